@@ -28,6 +28,13 @@ until_ready() {
 await() { until_ready "$3" "$2" grep -q "$1" "$2"; } # the pattern to wait for, the output file, the process ID
 answers() { until_ready "$2" "$3" curl -sf --max-time 20 -o "$folder/answer" "$1"; } # the URL to wait for, the process ID, the output file
 listens() { (: <"/dev/tcp/127.0.0.1/$1"); } # a port
+# Starts a server, which writes its log to a file, and waits until it listens: serve FILE COMMAND [ARGUMENT ...]
+serve() {
+  : >"$1"
+  "${@:2}" >>"$1" 2>&1 &
+  processes+=($!)
+  await listening "$1" $!
+}
 # Starts the bundled emulator, which writes its URL to a file: emulate FILE [OPTION ...]
 emulate() {
   "$authflow" dev-idp "${@:2}" >"$1" 2>"$1.log" &

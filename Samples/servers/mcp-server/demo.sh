@@ -15,9 +15,7 @@ port=$(free_port)
 address=http://127.0.0.1:$port/mcp
 printf '{"resource_server": {"resource": "%s", "issuers": ["%s"], "scopes": ["mcp:tools"]}}\n' \
   "$address" "$(head -1 "$folder/issuer")" >"$folder/server.json"
-"$sample" "$folder/server.json" "$port" >"$folder/server.log" 2>&1 &
-processes+=($!)
-await listening "$folder/server.log" $!
+serve "$folder/server.log" "$sample" "$folder/server.json" "$port"
 
 if [ $# -gt 0 ]; then
   "$@" "$address"

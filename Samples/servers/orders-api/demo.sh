@@ -9,9 +9,7 @@ source "$here/../../../Tests/processes.sh"
 api() { # name, issuer, port
   printf '{"resource_server": {"resource": "http://127.0.0.1:%s/api", "issuers": ["%s"], "scopes": ["orders:read"]}}\n' \
     "$3" "$(head -1 "$folder/$2")" >"$folder/$1.json"
-  "$sample" "$folder/$1.json" "$3" >"$folder/$1.log" 2>&1 &
-  processes+=($!)
-  await listening "$folder/$1.log" $!
+  serve "$folder/$1.log" "$sample" "$folder/$1.json" "$3"
 }
 emulate "$folder/issuer"
 emulate "$folder/expired" --token-lifetime=-120

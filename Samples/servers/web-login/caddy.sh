@@ -9,9 +9,7 @@ origin=http://127.0.0.1:$port
 provide "$origin" "$folder/authflow.json"
 python3 "$here/backends.py" "$backends" &
 processes+=($!)
-"$sample" "$folder/authflow.json" --port "$own" --api "http://127.0.0.1:$backends/" >"$folder/web" 2>&1 &
-processes+=($!)
-await listening "$folder/web" $!
+serve "$folder/web" "$sample" "$folder/authflow.json" --port "$own" --api "http://127.0.0.1:$backends/"
 sed -e "s/127.0.0.1:8400/127.0.0.1:$port/" -e "s#http://:8400#http://:$port#" -e "s/ 127.0.0.1:8402//" -e "s/127.0.0.1:8401/127.0.0.1:$own/" -e "s/127.0.0.1:8403/127.0.0.1:$backends/" \
   "$here/Caddyfile" >"$folder/Caddyfile"
 HOME=$folder XDG_CONFIG_HOME=$folder XDG_DATA_HOME=$folder caddy run --config "$folder/Caddyfile" --adapter caddyfile 2>"$folder/caddy" &

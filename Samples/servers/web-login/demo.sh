@@ -29,10 +29,8 @@ python3 "$here/backends.py" "$backends" & processes+=($!)
 ports=("$(free_port)")
 case $store in *memory*) ;; *) ports+=("$(free_port)") ;; esac
 start() { # a port
-  "$sample" "$folder/authflow.json" --port "$1" --api "http://127.0.0.1:$backends/" >>"$folder/web-$1" 2>&1 &
+  serve "$folder/web-$1" "$sample" "$folder/authflow.json" --port "$1" --api "http://127.0.0.1:$backends/"
   application=$!
-  processes+=("$application")
-  await listening "$folder/web-$1" "$application"
 }
 declare -A applications
 for each in "${ports[@]}"; do start "$each" && applications[$each]=$application; done
@@ -101,7 +99,6 @@ if [ ${#ports[@]} -gt 1 ]; then
     ! wait "$download" || { echo "an aborted download looked complete" >&2; exit 1; }
     rm "$folder/download"
     no_errors
-    : >"$folder/web-$each"
     start "$each" && applications[$each]=$application
   done
   rm "$folder/replacing" && wait "$load"
@@ -117,7 +114,7 @@ case $store in *postgresql* | *sqlite* | *redis*)
   for each in "${ports[@]}"; do stop "${applications[$each]}" || exit 1; done
   no_errors
   "$here/operations.sh" restore "$store" "$folder/backup"
-  for each in "${ports[@]}"; do : >"$folder/web-$each" && start "$each" && applications[$each]=$application; done
+  for each in "${ports[@]}"; do start "$each" && applications[$each]=$application; done
   page() { curl -s --max-time 20 -H "Cookie: $1" "$origin/" | sed 's/<[^>]*>//g'; }
   [[ $(page "$earlier") == *"Signed in as Alice Example"* && $(page "$later") == *"No user is signed in"* ]] || { echo "the backup was not restored correctly" >&2; exit 1; }
   "$authflow" store check --config "$folder/authflow.json"
@@ -130,7 +127,7 @@ case $store in *postgresql*)
   "$here/operations.sh" needed-tables
   each=${ports[0]}
   stop "${applications[$each]}" || exit 1
-  : >"$folder/web-$each" && start "$each"
+  start "$each"
   [ "$(status "http://127.0.0.1:$each/ready")" = 503 ] && grep -q "Upgrade the program" "$folder/answer" || { echo "ready with tables of a later version" >&2; exit 1; }
   ! "$authflow" store check --config "$folder/authflow.json" >"$folder/answer" 2>/dev/null || exit 1
   grep -q "Upgrade the program" "$folder/answer" || { cat "$folder/answer" >&2; exit 1; } ;;
@@ -156,9 +153,7 @@ JSON
 }}
 JSON
   "$authflow" config check --config "$folder/several.json"
-  "$sample" "$folder/several.json" --port "$port" >"$folder/several" 2>&1 &
-  processes+=($!)
-  await listening "$folder/several" $!
+  serve "$folder/several" "$sample" "$folder/several.json" --port "$port"
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser" Guests
   ! grep -iE "error|fatal" "$folder/several" || exit 1
 fi
