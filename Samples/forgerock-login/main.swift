@@ -4,7 +4,6 @@
 
 import AuthFlow
 import AuthFlowForgeRock
-import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowTerminal
 import Foundation

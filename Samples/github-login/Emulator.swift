@@ -2,7 +2,6 @@ import AuthFlow
 import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowTesting
-import Foundation
 
 /// Runs `body` with a client of the bundled GitHub emulator that signs the test user in without a user interface.
 func withEmulator(

@@ -1,7 +1,5 @@
 import AuthFlow
 import AuthFlowGitHub
-import AuthFlowJSON
-import HTTPTypes
 
 /// An API endpoint, and the scope that it requires.
 struct Resource {

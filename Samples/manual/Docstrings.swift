@@ -3,8 +3,6 @@ import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowTerminal
 import AuthFlowTesting
-import Foundation
-import HTTPTypes
 
 // The listings in the documentation comments, except those for servers (in servers/handbook) and tests (in
 // servers/web-login/Tests).

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowOIDC
 
 // The listings from the article "Machine-to-machine clients, and FAPI 2.0".
 

@@ -1,7 +1,5 @@
 import AuthFlow
-import AuthFlowJSON
 import Foundation
-import HTTPTypes
 
 /// A protected resource, and the scope that it requires.
 struct Resource {

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowHTTP
 import AuthFlowSystem
 import Dispatch
 import Synchronization

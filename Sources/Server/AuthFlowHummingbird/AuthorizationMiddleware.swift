@@ -1,6 +1,5 @@
 #if Hummingbird
 public import AuthFlowResourceServer
-import HTTPTypes
 public import Hummingbird
 import Logging
 

@@ -1,7 +1,6 @@
 #if Hummingbird
 import AuthFlow
 public import AuthFlowServer
-import HTTPTypes
 public import Hummingbird
 import Logging
 import ServiceLifecycle

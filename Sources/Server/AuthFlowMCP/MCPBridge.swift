@@ -1,5 +1,4 @@
 public import AuthFlow
-import AuthFlowEssentials
 import Synchronization
 
 /// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.

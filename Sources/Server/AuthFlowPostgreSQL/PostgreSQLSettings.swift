@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowDatabase
 import AuthFlowSystem
 import CPostgreSQL
 

@@ -1,5 +1,4 @@
 import AuthFlowConfiguration
-import AuthFlowJOSE
 import AuthFlowResourceServer
 
 /// The settings of `dpop` in `resource_server`.

@@ -1,5 +1,4 @@
 import AuthFlowConfiguration
-import AuthFlowOAuth
 import AuthFlowResourceServer
 
 /// The settings of one of the `issuers` in `resource_server`.

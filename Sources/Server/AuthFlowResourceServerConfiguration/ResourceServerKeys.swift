@@ -1,9 +1,5 @@
 import AuthFlowConfiguration
-import AuthFlowHTTP
-import AuthFlowJOSE
 import AuthFlowResourceServer
-import AuthFlowTransport
-import HTTPTypes
 
 /// The keys of `resource_server`.
 enum ResourceServerKeys {

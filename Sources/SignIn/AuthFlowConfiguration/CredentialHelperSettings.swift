@@ -1,6 +1,5 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
-import AuthFlowPKCS11
 
 /// The other programs that may receive a profile's tokens from a credential helper, and the hosts for which they may
 /// be used.

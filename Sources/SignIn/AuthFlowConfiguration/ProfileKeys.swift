@@ -1,5 +1,4 @@
 package import AuthFlowOAuth
-import AuthFlowPKCS11
 public import AuthFlowSignIn
 import AuthFlowStorage
 

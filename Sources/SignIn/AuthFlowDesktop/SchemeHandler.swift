@@ -1,6 +1,5 @@
 public import AuthFlow
 import AuthFlowEssentials
-import AuthFlowSystem
 
 /// A private-use URI scheme (RFC 8252 section 7.1) for which the desktop starts a program, registered through one of
 /// the user's desktop entries (freedesktop.org's Desktop Entry and MIME Applications specifications).

@@ -1,6 +1,5 @@
 package import AuthFlow
 package import AuthFlowEssentials
-import AuthFlowJSON
 
 /// A cookie as a browser stores it (RFC 6265 section 5.3).
 package struct Cookie: Sendable, Hashable {

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 import Synchronization
 
 /// Sends the configured `User-Agent`, and records requests and responses without secrets.

@@ -1,5 +1,4 @@
 package import AuthFlow
-import AuthFlowEssentials
 import FlyingSocks
 
 /// Reads one HTTP/1.1 request (RFC 9112) of limited size from a connection.

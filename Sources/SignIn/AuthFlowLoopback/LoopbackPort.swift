@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 import AuthFlowSystem
 import FlyingSocks
 

@@ -1,6 +1,5 @@
 public import AuthFlow
 public import AuthFlowDesktop
-import HTTPTypes
 import Synchronization
 
 /// Opens the user's browser and receives the redirect on a loopback port (RFC 8252 section 7.3).

@@ -1,6 +1,4 @@
-package import AuthFlowHTTP
-import AuthFlowJSON
-import AuthFlowOAuth
+package import AuthFlowOAuth
 
 /// The metadata of a protected resource: the authorization servers that it trusts, and its requirements (RFC 9728 section 2).
 struct ProtectedResourceMetadata: Sendable, Hashable {

@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 import AuthFlowOAuth
 
 /// The cause of an error: the resource requires a sign-in with more scopes, or with stronger or more recent user authentication.

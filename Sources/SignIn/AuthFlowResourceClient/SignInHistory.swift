@@ -1,6 +1,4 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
-import AuthFlowJSON
 import AuthFlowOAuth
 
 /// The sign-in pages that requests in any process have opened for one resource within the last hour, and the last sign-in failure.

@@ -1,4 +1,3 @@
-import AuthFlowEssentials
 import AuthFlowSystem
 
 /// A QR code, drawn by libqrencode, which is loaded on first use.

@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 import AuthFlowSystem
 
 /// Prompts the user at a terminal, regardless of what standard input and output are connected to.

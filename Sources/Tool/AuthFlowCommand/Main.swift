@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowEssentials
 import AuthFlowSystem
 
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented

@@ -1,4 +1,3 @@
-import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON

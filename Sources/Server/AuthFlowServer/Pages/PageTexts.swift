@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 
 /// The localized text of the pages, in one language.
 public struct PageTexts: Sendable {

@@ -1,5 +1,4 @@
 import AuthFlowCredentials
-import AuthFlowHTTP
 public import AuthFlowOAuth
 
 /// The result of a sign-out.

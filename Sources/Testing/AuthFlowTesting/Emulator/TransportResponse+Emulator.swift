@@ -1,5 +1,4 @@
 import AuthFlow
-import AuthFlowEssentials
 
 extension TransportResponse {
     static func json(_ json: JSON, status: HTTPResponse.Status = .ok) -> TransportResponse {

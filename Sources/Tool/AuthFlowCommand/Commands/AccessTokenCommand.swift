@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowEssentials
 import AuthFlowResourceServerConfiguration
 import AuthFlowSystem
 

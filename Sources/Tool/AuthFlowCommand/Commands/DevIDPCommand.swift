@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowJSON
 import AuthFlowTesting
 
 struct DevIDPCommand: AsyncParsableCommand {

@@ -1,7 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowLoopback
-import AuthFlowOIDC
 
 struct DiscoverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

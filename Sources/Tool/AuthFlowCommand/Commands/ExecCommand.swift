@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowDesktop
 import AuthFlowEssentials
 import AuthFlowSystem
 

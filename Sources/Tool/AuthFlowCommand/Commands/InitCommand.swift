@@ -1,8 +1,6 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowDesktop
 import AuthFlowEssentials
-import AuthFlowOIDC
 import AuthFlowTerminal
 
 struct InitCommand: AsyncParsableCommand {

@@ -1,6 +1,4 @@
 import AuthFlow
-import AuthFlowDesktop
-import AuthFlowPresets
 import AuthFlowTerminal
 
 /// The provider for which a configuration is written: a preset with its values, or an issuer.

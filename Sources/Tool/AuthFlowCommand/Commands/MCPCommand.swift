@@ -3,7 +3,6 @@ import AuthFlow
 import AuthFlowEssentials
 import AuthFlowMCP
 import AuthFlowSystem
-import Synchronization
 
 struct MCPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,6 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowEssentials
-import AuthFlowOIDC
 
 struct RegisterCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowEssentials
 
 struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

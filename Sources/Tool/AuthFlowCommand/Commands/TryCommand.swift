@@ -2,7 +2,6 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowHeadless
 import AuthFlowLoopback
-import AuthFlowOIDC
 import AuthFlowTesting
 
 struct TryCommand: AsyncParsableCommand {

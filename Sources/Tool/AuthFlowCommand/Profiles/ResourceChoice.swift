@@ -1,7 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowResourceClient
-import AuthFlowTerminal
 import Synchronization
 
 /// Selects the client of a protected resource that is identified by its URL, with or without a profile in a

@@ -1,6 +1,4 @@
-import AuthFlowEssentials
 import AuthFlowSystem
-import Synchronization
 
 /// Notifies a user at a terminal that a command is waiting, for example for a provider that does not respond.
 struct DelayNotice {
