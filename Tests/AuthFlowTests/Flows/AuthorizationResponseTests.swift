@@ -223,6 +223,26 @@ import Testing
         #expect(!error.description.contains("code=1"))
     }
 
+    @Test(
+        "The message of an error response contains no secret of that response",
+        arguments: [
+            "code=SplxlOBeZQQ&error=server_error&error_description=code+SplxlOBeZQQ+is+unknown",
+            "code=SplxlOBeZQQ&error=access_denied&error_description=SplxlOBeZQQ",
+            "code=&error_code=1349187&error_message=state+z634l182+is+unknown",
+            "id_token=eyJhbGciOi&error=code+eyJhbGciOi", "error=invalid_scope&error_description=z634l182",
+        ],
+        [false, true]
+    ) func redactsTheSecretsOfAnErrorResponse(query: String, sendsIssuer: Bool) throws {
+        // An error without `iss` has the same message, although its origin is not confirmed.
+        guard !sendsIssuer || query.contains("error=") else { return }
+        let callback = "http://127.0.0.1:8400/callback?state=z634l182&\(query)"
+        let error = try #require(throws: AuthError.self) {
+            try check(callback, to: pending(), sendsIssuer: sendsIssuer)
+        }
+        #expect(error.description.contains("<redacted>"))
+        for secret in ["SplxlOBeZQQ", "z634l182", "eyJhbGciOi"] { #expect(!error.description.contains(secret)) }
+    }
+
     @Test(arguments: [
         "http://127.0.0.1:8401/callback", "http://127.0.0.1:8400/Callback", "https://127.0.0.1:8400/callback",
         "http://localhost:8400/callback", "http://user@127.0.0.1:8400/callback", "http://127.0.0.1:8400/callback/",

@@ -30,6 +30,9 @@ extension TransportResponse {
 extension Collection<Secret> {
     /// A server's text with these secrets redacted, both verbatim and percent-encoded.
     package func redacted(in text: String) -> String { EchoedSecrets(map(\.exposed)).redacted(text) }
+
+    /// A server's error with these secrets redacted.
+    package func redacted(in error: ProviderError) -> ProviderError { EchoedSecrets(map(\.exposed)).redacted(error) }
 }
 
 /// The secrets that were sent with a request. A server that rejects the request may echo them in its error message, which is displayed to

@@ -10,6 +10,9 @@ public struct AuthorizationResponse: Sendable {
 
     let code: Secret
 
+    /// The parameters that are secrets. Some servers repeat one in `error_description`, which is displayed and logged.
+    private static let secretNames = ["code", "state", "access_token", "id_token"]
+
     /// The checks that the response has passed, and the clauses that require them.
     let passed: [(check: String, clause: String)]
 
@@ -52,12 +55,15 @@ public struct AuthorizationResponse: Sendable {
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response
         // when they differ, or when iss is missing although the provider advertised it. This applies to errors, too.
         let issuer = parameters["iss"]
+        let secrets = Self.secretNames.flatMap { parameters.values(for: $0) }.map { Secret($0) }
         // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent, as in the body of a response.
         let error = parameters["error"].flatMap { $0.isEmpty ? nil : $0 }.map {
-            ProviderError(
-                error: $0,
-                errorDescription: parameters["error_description"],
-                errorURI: parameters["error_uri"]
+            secrets.redacted(
+                in: ProviderError(
+                    error: $0,
+                    errorDescription: parameters["error_description"],
+                    errorURI: parameters["error_uri"]
+                )
             )
         }
         if issuer == nil, requiresIssuer || metadata.sendsIssuerInResponses {
@@ -89,7 +95,8 @@ public struct AuthorizationResponse: Sendable {
         guard let code = parameters["code"], !code.isEmpty else {
             // Facebook reports some errors, such as an app in development mode, only in these parameters.
             if let code = parameters["error_code"], !code.isEmpty {
-                throw Self.refusal(ProviderError(error: code, errorDescription: parameters["error_message"]))
+                let error = ProviderError(error: code, errorDescription: parameters["error_message"])
+                throw Self.refusal(secrets.redacted(in: error))
             }
             throw AuthError(
                 .invalidCallback,
