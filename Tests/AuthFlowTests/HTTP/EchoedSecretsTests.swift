@@ -68,6 +68,16 @@ import Testing
         }
     }
 
+    @Test("The ID Token in a pushed authorization request is redacted in the error response")
+    func redactsAPushedIDTokenHint() throws {
+        let text = try redacted(
+            #"{"error":"invalid_request","error_description":"id_token_hint eyJhbGciOi.e30.c2ln is expired"}"#,
+            sent: ["id_token_hint": "eyJhbGciOi.e30.c2ln", "scope": "openid"]
+        )
+        let description = try JSON(parsing: Array(text.utf8))["error_description"]?.string
+        #expect(description == "id_token_hint <redacted> is expired")
+    }
+
     private static let header = String(repeating: "eyJhbGciOiJSUzI1NiJ9", count: 4)
 
     @Test func redactsSecretsOfAJSONRequestBodyInErrorMessages() throws {

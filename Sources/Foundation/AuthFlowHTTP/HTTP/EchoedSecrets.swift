@@ -45,6 +45,8 @@ struct EchoedSecrets {
     private static let names: Set<String> = [
         "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
         "token", "subject_token", "actor_token", "device_secret", "password", "request", "access_token",
+        // An app may push an authorization request with the ID Token of the user (OIDC Core section 3.1.2.1).
+        "id_token_hint",
     ]
 
     /// The members of a JSON request that are secrets. Other names have other meanings in APIs.
