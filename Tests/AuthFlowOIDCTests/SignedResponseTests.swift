@@ -124,6 +124,21 @@ import Testing
         #expect(!environment.emulator.requests.contains("POST /token"))
     }
 
+    @Test("The message about an error outside a signed response contains no secret of the response")
+    func redactsTheSecretsOfAnUnsignedError() async throws {
+        let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = try client(environment)
+        let request = try await client.authorizationRequest()
+        let parameters: FormParameters = [
+            "state": request.state.exposed, "code": "SplxlOBeZQQ", "error": "server_error",
+            "error_description": "The code SplxlOBeZQQ has expired.",
+        ]
+        let callback = "\(request.redirectURI)?\(FormURLEncoding.encodeQuery(parameters))"
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(error?.code == .invalidCallback)
+        #expect(error?.providerError?.errorDescription == "The code <redacted> has expired.")
+    }
+
     @Test func reportsTheErrorInASignedAuthorizationResponse() async throws {
         let environment = EmulatorEnvironment(try OIDCEmulator(issuer: "https://id.example.com"))
         var values = try EmulatorEnvironment.registration()

@@ -10,9 +10,6 @@ public struct AuthorizationResponse: Sendable {
 
     let code: Secret
 
-    /// The parameters that are secrets. Some servers repeat one in `error_description`, which is displayed and logged.
-    private static let secretNames = ["code", "state", "access_token", "id_token"]
-
     /// The checks that the response has passed, and the clauses that require them.
     let passed: [(check: String, clause: String)]
 
@@ -55,17 +52,7 @@ public struct AuthorizationResponse: Sendable {
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison"; reject the response
         // when they differ, or when iss is missing although the provider advertised it. This applies to errors, too.
         let issuer = parameters["iss"]
-        let secrets = Self.secretNames.flatMap { parameters.values(for: $0) }.map { Secret($0) }
-        // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent, as in the body of a response.
-        let error = parameters["error"].flatMap { $0.isEmpty ? nil : $0 }.map {
-            secrets.redacted(
-                in: ProviderError(
-                    error: $0,
-                    errorDescription: parameters["error_description"],
-                    errorURI: parameters["error_uri"]
-                )
-            )
-        }
+        let error = parameters.authorizationError
         if issuer == nil, requiresIssuer || metadata.sendsIssuerInResponses {
             guard let error else {
                 throw AuthError(
@@ -96,7 +83,7 @@ public struct AuthorizationResponse: Sendable {
             // Facebook reports some errors, such as an app in development mode, only in these parameters.
             if let code = parameters["error_code"], !code.isEmpty {
                 let error = ProviderError(error: code, errorDescription: parameters["error_message"])
-                throw Self.refusal(secrets.redacted(in: error))
+                throw Self.refusal(parameters.redacted(error))
             }
             throw AuthError(
                 .invalidCallback,
@@ -145,5 +132,22 @@ public struct AuthorizationResponse: Sendable {
             default: (.providerRejected, "The provider rejected the sign-in.")
             }
         return AuthError(code, message, providerError: error)
+    }
+}
+
+extension FormParameters {
+    /// The error parameters of an authorization response (RFC 6749 section 4.1.2.1).
+    var authorizationError: ProviderError? {
+        // RFC 6749 appendix A.7: error = 1*NQSCHAR. An empty value counts as absent, as in the body of a response.
+        guard let error = self["error"], !error.isEmpty else { return nil }
+        let description = self["error_description"]
+        return redacted(ProviderError(error: error, errorDescription: description, errorURI: self["error_uri"]))
+    }
+
+    /// An error with the secrets of this authorization response redacted. Some servers repeat them in the description, which is displayed and
+    /// logged, and a code that arrives with an error remains valid.
+    fileprivate func redacted(_ error: ProviderError) -> ProviderError {
+        let names = ["code", "state", "access_token", "id_token"]
+        return names.flatMap { values(for: $0) }.map { Secret($0) }.redacted(in: error)
     }
 }

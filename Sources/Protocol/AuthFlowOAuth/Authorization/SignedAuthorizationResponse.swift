@@ -17,13 +17,10 @@ extension OAuthClient {
         guard let signed = received.signed else {
             // The error may come from a provider that does not support JARM. Its sender is not authenticated.
             let state = received.parameters["state"].map { Secret($0) }
-            let error = state == request.state ? received.parameters["error"] : nil
             throw AuthError(
                 .invalidCallback,
                 "The redirect contains no signed response (JARM), although one was requested (response_mode).",
-                providerError: error.map {
-                    ProviderError(error: $0, errorDescription: received.parameters["error_description"])
-                }
+                providerError: state == request.state ? received.parameters.authorizationError : nil
             )
         }
         let profile = JWTProfile(
