@@ -382,6 +382,53 @@ import Testing
         }
     }
 
+    struct FailedProxy: CustomTestStringConvertible {
+        let name: String
+        var scheme = "http"
+        let script: [ScriptedServer.Step]
+        let message: String
+        var testDescription: String { name }
+    }
+
+    static let failedProxies = [
+        FailedProxy(name: "closes the connection", script: [], message: "Is it an HTTP proxy?"),
+        FailedProxy(name: "does not respond to CONNECT", script: [.receive], message: "Is it an HTTP proxy?"),
+        FailedProxy(
+            name: "does not respond with HTTP",
+            script: [.receive, .send("garbage\r\n\r\n")],
+            message: "Is it an HTTP proxy?"
+        ),
+        FailedProxy(
+            name: "uses plain HTTP instead of TLS",
+            scheme: "https",
+            script: [.receiveBytes(1), .send("HTTP/1.1 400 Bad Request\r\n\r\n")],
+            message: "or does it use plain HTTP (http://)?"
+        ),
+        FailedProxy(
+            name: "rejects the SOCKS authentication methods",
+            scheme: "socks5h",
+            script: [.receiveBytes(3), .send([5, 0xFF])],
+            message: "Is it a SOCKS proxy"
+        ),
+    ]
+
+    @Test("A failure of the proxy is not attributed to the server", arguments: failedProxies)
+    func attributesTheFailureOfAProxy(_ proxy: FailedProxy) async throws {
+        try await ScriptedServer.run(proxy.script) { server in
+            let place = "127.0.0.1:\(server.port)"
+            var settings = NetworkSettings()
+            settings.proxy = .server(try NetworkSettings.ProxyServer(url: "\(proxy.scheme)://\(place)"))
+            let transport = CurlTransport(settings)
+            let error = await #expect(throws: AuthError.self) {
+                try await transport.send(try limited("https://id.example.com/"))
+            }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("he proxy \(place) ") == true, "\(error as Any)")
+            #expect(error?.message.contains(proxy.message) == true, "\(error as Any)")
+            #expect(error?.message.contains("certificate") == false, "\(error as Any)")
+        }
+    }
+
     @Test func nothingIsSentWhenLibcurlRejectsASetting() async throws {
         var settings = NetworkSettings()
         // libcurl rejects strings of more than 8,000,000 bytes.

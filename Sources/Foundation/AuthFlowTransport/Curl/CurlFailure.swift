@@ -13,6 +13,12 @@ struct CurlFailure {
         AUTHFLOW_CURL_TLS_FAILED, AUTHFLOW_CURL_GOT_NOTHING,
     ]
 
+    /// The result codes when an HTTP proxy closes the connection or does not respond to CONNECT with HTTP.
+    private static let lostProxies = [
+        AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR, AUTHFLOW_CURL_GOT_NOTHING, AUTHFLOW_CURL_WEIRD_REPLY,
+        AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL,
+    ]
+
     let error: AuthError
 
     init(
@@ -30,6 +36,8 @@ struct CurlFailure {
         // connection.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
+        // RFC 9110 section 9.3.6: a connection to the server exists only after the proxy has responded to CONNECT with a 2xx status.
+        let isAtProxy = !isConnected && connectStatus < 200 && proxy?.url.hasPrefix("http") == true
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
         switch result {
         case AUTHFLOW_CURL_TIMED_OUT:
@@ -49,6 +57,15 @@ struct CurlFailure {
             )
         case _ where proxy != nil && connectStatus >= 300:
             error = failure("\(peer.capitalizedFirst) refused to connect to \(place) (status \(connectStatus)).")
+        // The SOCKS handshake (RFC 1928) failed. The result of HTTP proxies is a different code.
+        case AUTHFLOW_CURL_PROXY_FAILED:
+            error = failure(
+                "\(peer.capitalizedFirst) could not connect to \(place), or rejected the configured credentials. Is it a SOCKS proxy, and does it allow this server?"
+            )
+        case _ where isAtProxy && Self.lostProxies.contains(result):
+            error = failure(
+                "\(peer.capitalizedFirst) closed the connection, or sent an invalid response, before it had connected to \(place). Is it an HTTP proxy?"
+            )
         case AUTHFLOW_CURL_NO_CONNECTION:
             error = failure("Could not connect to \(peer). Is the address correct, and is the server running?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
@@ -67,18 +84,18 @@ struct CurlFailure {
                 "The client certificate for \(place) cannot be used. The certificate and its private key must be in PEM format, and the key must match the certificate and be unencrypted."
             )
         // With TLS 1.3 a server rejects a client certificate after the client has completed the handshake (RFC 8446 section 4.4.2.4).
-        case _ where presentsCertificate && !hasResponse && Self.rejections.contains(result):
+        case _ where presentsCertificate && !hasResponse && !isAtProxy && Self.rejections.contains(result):
             error = failure(
                 "\(place) closed the connection before it responded. It may have rejected the client certificate: is it the registered certificate, was it issued by a CA that the server trusts, and is it still valid?"
             )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
-            error = failure("\(place) requires a client certificate.")
+            error = failure("\(isAtProxy ? peer.capitalizedFirst : place) requires a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
-            // Plain HTTP is accepted only on loopback, where development servers use it.
-            let isLoopback = (try? Endpoint(call.url))?.reach == .loopback
-            let question = isLoopback ? ", or does it use plain HTTP (http://)?" : "?"
+            // Plain HTTP is accepted only for proxies and on loopback, where development servers use it.
+            let mayBePlain = isAtProxy || (try? Endpoint(call.url))?.reach == .loopback
+            let question = mayBePlain ? ", or does it use plain HTTP (http://)?" : "?"
             error = failure(
-                "No TLS connection to \(place) could be established. Does it support TLS 1.2 or later\(question)"
+                "No TLS connection to \(isAtProxy ? peer : place) could be established. Does it support TLS 1.2 or later\(question)"
             )
         // libcurl reports a response that begins with a folded line as a bad function argument.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
