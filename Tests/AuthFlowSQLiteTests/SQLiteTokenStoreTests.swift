@@ -159,6 +159,28 @@ import Glibc
         }
     }
 
+    /// While a process waits for the database's write lock, the holder can renew its lease.
+    @Test func aProcessThatWaitedForTheWriteLockDoesNotShortenALease() async throws {
+        let times = Mutex<[Int64]>([1000, 6000])
+        let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: LeaseClock(boot: [1]) { 6000 })
+        let waiting = try SQLiteTokenStore(
+            path: folder.file,
+            waitTimeout: .zero,
+            host: clock.host,
+            leases: LeaseClock(boot: [1]) { times.withLock { $0.count > 1 ? $0.removeFirst() : $0[0] } }
+        )
+        try await holder.withLease(on: key("renewed")) { _ in
+            for now: Int64 in [6000, 20_999] {
+                let busy = await #expect(throws: AuthError.self) {
+                    try await waiting.withLease(on: key("renewed")) { _ in }
+                }
+                #expect(busy?.code == .leaseBusy)
+                #expect(busy?.retryAfter == .milliseconds(21_000 - now))
+                times.withLock { $0 = [20_999] }
+            }
+        }
+    }
+
     @Test func aLeaseOfAnUnrecognizedBootDoesNotKeepAnExpiredRecord() async throws {
         let month: Int64 = 30 * 86_400_000
         let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: LeaseClock(boot: []) { month })

@@ -86,16 +86,19 @@ final class SQLiteRecords: RecordTable {
             }
             // This flag makes the holder notify the waiting processes when it releases the lease. If the remaining lifetime of a lease exceeds its
             // duration, the machine has been restarted and its boot ID cannot be read, or the holder is in another time namespace, so the lifetime
-            // is reduced; a live holder renews its lease in time.
-            let busy = try connection.run(
-                """
-                UPDATE records SET is_awaited = 1, lease_until = min(lease_until, ?1 + ?3) \
-                WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1
-                """,
-                time,
-                .bytes(digest),
-                .integer(duration.milliseconds)
-            )
+            // is reduced; a live holder renews its lease in time. The clock is read again under the write lock: while the statement above waited for
+            // the lock, the holder may have renewed its lease, which must not become shorter than the holder assumes.
+            let busy = try connection.transaction { () throws(DatabaseFailure) -> [[SQLiteValue]] in
+                try connection.run(
+                    """
+                    UPDATE records SET is_awaited = 1, lease_until = min(lease_until, ?1 + ?3) \
+                    WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1
+                    """,
+                    .integer(leases.now()),
+                    .bytes(digest),
+                    .integer(duration.milliseconds)
+                )
+            }
             return .busy(.milliseconds(busy.first?[0].integer ?? 0))
         }
     }
