@@ -29,7 +29,7 @@ extension SessionServer {
         do {
             // The operation is completed even if the current task is cancelled: the provider might not resend the token, and the use must be
             // recorded if the sessions have ended.
-            let isReplay = try await provider.credentials.unfinished.begin { [self] in
+            let isReplay = try await complete(at: provider) { [self] in
                 try await storeLogoutRecords(of: token, at: provider)
                 let found = try await sessions(of: token, at: provider)
                 let isFirst = try await !wasUsed(token, at: provider)
@@ -43,11 +43,10 @@ extension SessionServer {
                 try await end(targets, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
                 if isFirst { try await recordUse(of: token, at: provider) }
                 return false
-            }.value()
+            }
             return isReplay
                 ? refused("The logout token has already been used (jti).") : ServerResponse.plain(.ok)
         } catch {
-            report(.endSession, error)
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
     }

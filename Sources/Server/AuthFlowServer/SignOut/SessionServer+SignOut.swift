@@ -234,11 +234,10 @@ extension SessionServer {
         }
         do {
             // The user may close the page before the store has been read.
-            return try await provider.credentials.unfinished.begin { [self] in
+            return try await complete(at: provider) { [self] in
                 try await signOut(of: identifier, at: provider, query, body, request)
-            }.value()
+            }
         } catch {
-            report(.endSession, error)
             return options.pages.page(
                 .signOutFailed,
                 .serviceUnavailable,
@@ -246,6 +245,22 @@ extension SessionServer {
                 links: { [($0.startLink, options.startPath)] }
             )
         }
+    }
+
+    /// Ends sessions even if the current task is cancelled. A failure is reported by the operation itself: if the browser or the provider has closed
+    /// its connection, no response indicates that the sessions continue.
+    func complete<Value: Sendable>(
+        at provider: ProviderSessions,
+        _ work: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        try await provider.credentials.unfinished.begin { [self] in
+            do {
+                return try await work()
+            } catch {
+                report(.endSession, error)
+                throw error
+            }
+        }.value()
     }
 
     private func signOut(
