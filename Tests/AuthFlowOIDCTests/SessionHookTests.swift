@@ -282,20 +282,24 @@ private struct CancellableReadsStore: ForwardingSessionStore {
         }
     }
 
-    @Test(arguments: ["/logout", "/logout?everywhere=1", "/backchannel-logout", nil])
+    @Test(arguments: ["/logout", "/logout?everywhere=1", "/backchannel-logout", "/ended", nil])
     func aSignOutThatIsCancelledBeforeItsFirstReadEndsTheSession(_ path: String?) async throws {
         try await WebEnvironment.run { web in
             let application = WebEnvironment(web.environment, store: CancellableReadsStore())
-            let server = try application.process()
+            let server = try application.process(options: { $0.frontChannelLogoutPath = "/ended" })
             let browser = WebBrowser()
             try await browser.signIn(application, at: server)
             let session = try #require(try await browser.session(at: server))
             let subject = session.identity?.subject
+            let sessionID = try #require(session.authentication?.sessionID)
+            let query = FormURLEncoding.encodeQuery(["iss": web.environment.emulator.issuer, "sid": sessionID])
             let token = try application.environment.emulator.logoutToken(for: WebEnvironment.client.id, subject: subject)
             let signOut = Task {
                 // The loop ends when the task is cancelled.
                 while !Task.isCancelled { await Task.yield() }
-                if let path {
+                if path == "/ended" {
+                    _ = try await browser.send(.get, "/ended?\(query)", to: server)
+                } else if let path {
                     let body = Array("logout_token=\(token)".utf8)
                     _ = try await browser.send(.post, path, to: server, WebBrowser.ownPage, body: body)
                 } else {

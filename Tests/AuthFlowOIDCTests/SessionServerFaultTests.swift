@@ -308,7 +308,7 @@ private final class FailingSweepStore: ForwardingSessionStore {
     /// does not even receive the status.
     @Test(arguments: [
         ("/logout", false), ("/session", false), ("/backchannel-logout", false), ("/ended", false),
-        ("/forward-auth", false), ("/logout", true), ("/backchannel-logout", true),
+        ("/forward-auth", false), ("/logout", true), ("/backchannel-logout", true), ("/ended", true),
     ])
     func aRequestThatFailsBecauseOfTheStoreIsReported(_ path: String, _ isCancelled: Bool) async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in

@@ -12,27 +12,46 @@ extension SessionServer {
         // Browsers send the request destination (Sec-Fetch-Dest), which must be a frame.
         let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         guard destination == nil || destination == "iframe" else { return ServerResponse.plain(.forbidden) }
+        let named: [ProviderSessions]
         do {
-            let named = try await providers(issuing: issuers[0])
-            guard !named.isEmpty else { return ServerResponse.plain(.badRequest) }
-            for provider in named {
-                // Concurrency is limited, because the request writes to the store and is not authenticated.
-                guard provider.frontChannelLogouts.enter() else { return ServerResponse.tooMany() }
-                defer { provider.frontChannelLogouts.release() }
-                try await storeLogoutRecord(ofProviderSession: names[0], issuers[0], at: provider)
-                // Only the sessions in the store are ended, because an unauthenticated request must not trigger a search of this process's memory.
-                let found = try await sessions(ofProviderSession: names[0], issuers[0], at: provider)
-                try await end(found, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
+            named = try await providers(issuing: issuers[0])
+        } catch {
+            report(.endSession, error)
+            return ServerResponse.plain(.serviceUnavailable)
+        }
+        guard let first = named.first else { return ServerResponse.plain(.badRequest) }
+        do {
+            // The provider's page may remove the frame before the store has responded, and does not load it again.
+            let isHandled = try await complete(at: first) { [self] in
+                try await endSessions(ofProviderSession: names[0], issuers[0], at: named)
             }
+            guard isHandled else { return ServerResponse.tooMany() }
             var response = ServerResponse.plain(.ok, [], "text/html; charset=utf-8")
             let origins = named.compactMap { try? Endpoint($0.client.server.issuer).origin }
             response.head.headerFields[.contentSecurityPolicy] =
                 "default-src 'none'; frame-ancestors \(Set(origins).sorted().joined(separator: " "))"
             return response
         } catch {
-            report(.endSession, error)
             return ServerResponse.plain(.serviceUnavailable)
         }
+    }
+
+    /// - Returns: Whether the number of concurrent requests was within the limit.
+    private func endSessions(
+        ofProviderSession name: String,
+        _ issuer: String,
+        at named: [ProviderSessions]
+    ) async throws -> Bool {
+        for provider in named {
+            // Concurrency is limited, because the request writes to the store and is not authenticated.
+            guard provider.frontChannelLogouts.enter() else { return false }
+            defer { provider.frontChannelLogouts.release() }
+            try await storeLogoutRecord(ofProviderSession: name, issuer, at: provider)
+            // Only the sessions in the store are ended, because an unauthenticated request must not trigger a search of this process's memory.
+            let found = try await sessions(ofProviderSession: name, issuer, at: provider)
+            try await end(found, at: provider, .providerLogout, revoking: \.endsWithProviderSession)
+        }
+        return true
     }
 
     /// The providers whose ID Tokens can have this issuer: the server's, or else, at a multi-tenant server, a tenant's.
