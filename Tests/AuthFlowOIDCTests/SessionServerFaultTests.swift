@@ -134,6 +134,20 @@ private final class FailingSweepStore: ForwardingSessionStore {
     }
 }
 
+/// A store that can stop granting leases.
+private final class LeaselessStore: ForwardingSessionStore {
+    let base = MemoryTokenStore()
+    let hasNoLeases = Atomic(false)
+
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        if hasNoLeases.load(ordering: .relaxed) { throw AuthError(.storageFailed, "The database cannot be written.") }
+        return try await base.withLease(on: key, body)
+    }
+}
+
 /// A web application with a failing database, and requests without a session.
 @Suite struct SessionServerFaultTests {
     private func withWeb(
@@ -347,6 +361,27 @@ private final class FailingSweepStore: ForwardingSessionStore {
             #expect(failures.count == 1)
             #expect(failures.first?.details["message"] == "The database cannot be reached.")
             #expect(events.withLock { !$0.contains { $0.progress == .cancelled } })
+        }
+    }
+
+    /// The session can be read, but its access token has expired.
+    @Test func forwardAuthReportsAStoreThatPreventsARefresh() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let store = LeaselessStore()
+            let web = WebEnvironment(environment, store: store)
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process())
+            let events = Mutex<[FlowEvent]>([])
+            let server = try web.process(
+                host: HostServices(now: { Date() + 86_400 }),
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            store.hasNoLeases.store(true, ordering: .relaxed)
+            let auth = ForwardAuth(server: server, fields: [.authorization: .accessToken])
+            #expect(await auth.response(to: browser.request(.get, "/forward-auth"))?.status == 503)
+            let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
+            #expect(failures.map(\.step) == [.storing])
+            #expect(failures.first?.details["message"] == "The database cannot be written.")
         }
     }
 

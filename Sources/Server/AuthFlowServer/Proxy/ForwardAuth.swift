@@ -98,6 +98,22 @@ public struct ForwardAuth: Sendable {
         }
     }
 
+    /// The errors of a store. A failed refresh reports its own failure.
+    private static let storeCodes: Set<AuthError.Code> = [
+        .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown, .credentialUnusable,
+    ]
+
+    private func freshTokens(for session: Session) async throws -> TokenSet {
+        do {
+            return try await server.freshTokens(for: session)
+        } catch let error as AuthError where !Self.storeCodes.contains(error.code) {
+            throw error
+        } catch {
+            server.report(.storing, error)
+            throw error
+        }
+    }
+
     /// - Parameter isRenewal: Whether the request has a session.
     private func signIn(_ request: HTTPRequest, isRenewal: Bool = false) -> TransportResponse {
         let page = ["X-Original-URI", "X-Forwarded-Uri"].compactMap { HTTPField.Name($0) }
@@ -118,7 +134,7 @@ public struct ForwardAuth: Sendable {
         case .sessionName: session.name
         case .accessToken:
             // RFC 9449 section 7.1: a DPoP-bound token requires a DPoP proof, which the application cannot create.
-            switch try await server.freshTokens(for: session) {
+            switch try await freshTokens(for: session) {
             case let tokens where tokens.dpopKey == nil: "Bearer \(tokens.accessToken.exposed)"
             default: nil
             }
