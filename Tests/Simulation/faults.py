@@ -82,7 +82,7 @@ FAULTS = {
     "tokens-that-arrive-after-a-sign-out-are-not-revoked": [
         (RECORD, "        if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }\n", "")],
     "a-sign-out-in-another-process-is-not-published": [
-        (RECORD, "state.publish(currentState(in: found.known))", "_ = currentState(in: found.known)")],
+        (RECORD, "publishState(in: found.known, &state)", "_ = currentState(in: found.known)")],
     "what-a-lost-lease-cannot-write-is-forgotten": [(UNSAVED, "        } catch {\n            let hasLostLease",
         "        } catch {\n            if (error as? AuthError)?.indicatesLostLease == true { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(UNSAVED, "                retryWrites()\n            }\n        }", "            }\n        }")],
