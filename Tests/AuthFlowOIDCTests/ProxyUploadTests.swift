@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
+import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
@@ -133,6 +134,30 @@ private struct StalledUploadTransport: HTTPTransport {
             let proxy = try Self.proxy(server, duration: duration)
             #expect(await proxy.streamedResponse(to: request, upload: body)?.head.status.code == status)
             #expect(!isAsked.withLock { $0 })
+        }
+    }
+
+    /// The provider has revoked the access token.
+    @Test func anUploadWithARejectedTokenIsNotRepeatedButTheNextHasANewToken() async throws {
+        try await WebEnvironment.run { web in
+            let tokens = Mutex<[String?]>([])
+            let api = APITransport(web.environment.transport) { request, _ in
+                let isFirst = tokens.withLock { tokens in
+                    tokens.append(request.headerFields[.authorization])
+                    return tokens.count == 1
+                }
+                return TransportResponse(head: HTTPResponse(status: isFirst ? .unauthorized : .ok))
+            }
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: try web.process())
+            let server = try web.process(transport: api, host: HostServices(now: { Date() + 120 }))
+            let proxy = try Self.proxy(server)
+            for status in [401, 200] {
+                let response = await proxy.streamedResponse(to: Self.request(browser), upload: Self.upload("12"))
+                #expect(response?.head.status.code == status)
+            }
+            let sent = tokens.withLock { $0 }
+            #expect(sent.count == 2 && Set(sent).count == 2)
         }
     }
 

@@ -268,6 +268,7 @@ struct HeldRequests: HTTPTransport {
         /// The age of the token, in seconds.
         var age = 120.0
         var scopes = ["openid", "profile", "offline_access"]
+        var isStreamed = false
         let status: Int
         let refreshes: Int
     }
@@ -276,6 +277,7 @@ struct HeldRequests: HTTPTransport {
     @Test(arguments: [
         Rejection(testDescription: "a revoked token", status: 200, refreshes: 1),
         Rejection(testDescription: "no challenge", challenge: "", status: 200, refreshes: 1),
+        Rejection(testDescription: "a revoked token, streamed response", isStreamed: true, status: 200, refreshes: 1),
         Rejection(testDescription: "all tokens", acceptsNewTokens: false, status: 401, refreshes: 1),
         Rejection(testDescription: "a new token", age: 0, status: 401, refreshes: 0),
         Rejection(testDescription: "no refresh token", scopes: ["openid"], status: 401, refreshes: 0),
@@ -309,13 +311,20 @@ struct HeldRequests: HTTPTransport {
                 host: HostServices(now: { Date() + test.age }),
                 registration: { $0.scopes = test.scopes }
             )
-            let route = try ResourceProxy.Route("/api/", to: "https://api.example.com/", methods: [.post])
+            let route = try ResourceProxy.Route(
+                "/api/",
+                to: "https://api.example.com/",
+                methods: [.post],
+                streamsResponses: test.isStreamed
+            )
             let proxy = ResourceProxy(server: server, routes: [route])
             let before = web.environment.emulator.requests.count { $0 == "POST /token" }
             // The second request finds the same token, or the token that has replaced it.
             for _ in 0..<2 {
                 let request = browser.request(.post, "/api/orders", WebBrowser.ownPage)
-                #expect(await proxy.response(to: request, body: [1])?.status == test.status)
+                // Without `streamsResponses`, the body is complete.
+                let response = await proxy.streamedResponse(to: request, body: [1])
+                #expect(response?.head.status.code == test.status)
             }
             let after = web.environment.emulator.requests.count { $0 == "POST /token" }
             #expect(after - before == test.refreshes)

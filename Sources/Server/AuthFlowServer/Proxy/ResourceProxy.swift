@@ -139,7 +139,7 @@ public struct ResourceProxy: Sendable {
     }
 
     /// Returns the API's response to a request; nil if no route matches. If the API responds with 401, the access token is refreshed, at most once
-    /// a minute, and the request is sent once more, unless the request or the response is streamed.
+    /// a minute, and the request is sent once more, unless its body is streamed.
     ///
     /// 403: the request does not come from a page of the application, or the session belongs to another provider. 401:
     /// the request has no session. 405: the method is not forwarded. 400: the path is invalid, or the method does not allow a body. 413: the
@@ -288,19 +288,17 @@ public struct ResourceProxy: Sendable {
         let tokens = try await freshTokens(for: access.session, route)
         guard isLong else {
             var response = try await client.send(forwarded, with: tokens)
-            // The provider may have revoked the access token before its expiry. If the token cannot be replaced, the page receives the API's response.
-            if Self.rejectsToken(response),
-                let newer = try? await server.tokens(
-                    for: access.session,
-                    resource: route.resource,
-                    replacing: tokens.accessToken
-                )
-            {
+            if let newer = await replacement(for: tokens, rejectedBy: response.head, access, route) {
                 response = try await client.send(forwarded, with: newer)
             }
             return .whole(withExtendedLifetime(slot) { returned(response, to: request.method, route) })
         }
-        let response = try await client.stream(forwarded, body: upload, with: tokens)
+        var response = try await client.stream(forwarded, body: upload, with: tokens)
+        // A streamed body cannot be read twice, but the next request has the new token.
+        if let newer = await replacement(for: tokens, rejectedBy: response.head, access, route), upload == nil {
+            response.body.cancel()
+            response = try await client.stream(forwarded, with: newer)
+        }
         let duration = isStreamed ? route.maximumStreamDuration : forwarded.timeout
         response.body.attach(StreamEnd(of: response.body, slot, after: duration, clock: clock))
         guard isStreamed else {
@@ -311,10 +309,26 @@ public struct ResourceProxy: Sendable {
         return .stream(ResponseStream(head: returned(response.head, to: request.method, route), body: response.body))
     }
 
+    /// Other tokens, if the API has rejected the access token: the provider may have revoked it before its expiry.
+    /// - Returns: nil if the API has not rejected the token, or it cannot be replaced. The page then receives the API's response.
+    private func replacement(
+        for tokens: TokenSet,
+        rejectedBy head: HTTPResponse,
+        _ access: Access,
+        _ route: Route
+    ) async -> TokenSet? {
+        guard Self.rejectsToken(head) else { return nil }
+        return try? await server.tokens(
+            for: access.session,
+            resource: route.resource,
+            replacing: tokens.accessToken
+        )
+    }
+
     /// Whether the API has rejected the access token (RFC 6750 section 3.1), rather than the user's authentication or a DPoP proof.
-    private static func rejectsToken(_ response: TransportResponse) -> Bool {
-        response.status == 401
-            && AuthenticationChallenge.challenges(in: response).allSatisfy {
+    private static func rejectsToken(_ head: HTTPResponse) -> Bool {
+        head.status.code == 401
+            && AuthenticationChallenge.challenges(in: head.headerFields).allSatisfy {
                 $0.parameters["error"] ?? "invalid_token" == "invalid_token"
             }
     }
