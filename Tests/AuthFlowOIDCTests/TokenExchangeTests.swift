@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Expectations
+import Foundation
 import HTTPTypes
 import Testing
 
@@ -77,6 +78,7 @@ import Testing
     @Test(
         arguments: [
             ProviderRequest.Purpose.tokenExchange, .jwtBearer, .clientCredentials, .deviceAuthorization, .authorization,
+            .refresh,
         ],
         ["orders", "https://api.example.com/orders#all", "http://api.example.com/orders"]
     )
@@ -97,6 +99,10 @@ import Testing
             case .authorization:
                 let options = AuthorizationOptions(resources: [resource])
                 _ = try await client.authorizationRequest(options, redirectURI: "http://127.0.0.1:1/", state: "state")
+            case .refresh:
+                let tokens = TokenSet(accessToken: Secret("access"), refreshToken: Secret("refresh"))
+                let credential = Credential(tokens: tokens, identity: nil, signedInAt: Date())
+                _ = try await client.refresh(credential, resources: [resource])
             default:
                 let exchange = TokenExchange(Secret("subject"), type: .accessToken, resource: [resource])
                 _ = try await client.tokenExchange(exchange)

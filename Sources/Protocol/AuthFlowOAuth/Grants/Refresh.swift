@@ -80,7 +80,8 @@ extension OAuthClient {
     ///   - store: Stores a credential with the old access token and the new refresh token. Called before another request identifies the user of
     ///     the new tokens, so that a process that is killed during that request does not lose the refresh token.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token, the credential is bound to other
-    ///   endpoints, or the refresh token is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended.
+    ///   endpoints, or the refresh token is not bound to a required key; `provider_rejected` with `invalid_grant` when the session has ended;
+    ///   `invalid_configuration` when a resource is not an absolute URI.
     public func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
@@ -94,6 +95,7 @@ extension OAuthClient {
                 "The provider did not issue a refresh token for \(credential.displayName). Sign in again."
             )
         }
+        try ResourceIdentifier.check(resources)
         return try await withPinnedMetadata().sendRefresh(refreshToken, of: credential, scopes, resources, check, store)
     }
 
