@@ -26,6 +26,10 @@ import Testing
         ("https://evil.example.com/signed-out?state=expected", "went to a different URI"),
         ("https://app.example.com/signed-out?state=expected&x=%", "its query is malformed"),
         ("https://app.example.com/signed-out?state=expected&error=server_error", "reported the error \"server_error\""),
+        (
+            "https://app.example.com/signed-out?state=expected&error=unknown+state+expected",
+            "reported the error \"unknown state <redacted>\""
+        ),
     ])
     func theErrorNamesTheFaultOfThePostLogoutRedirect(_ callback: String, _ words: String) {
         let error = #expect(throws: AuthError.self) { try Self.request.check(callback) }

@@ -40,8 +40,8 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         guard let returned = parameters["state"] else { return "the post-logout redirect has no state" }
         guard Secret(returned) == Secret(state) else { return "the post-logout redirect has a different state" }
         // No specification defines an error here, but some providers send one.
-        return parameters["error"].flatMap { $0.isEmpty ? nil : $0 }.map {
-            "the provider reported the error \"\(DisplayText.sanitized($0, limit: 80))\""
+        return parameters.authorizationError.map {
+            "the provider reported the error \"\(DisplayText.sanitized($0.error, limit: 80))\""
         }
     }
 }
