@@ -482,6 +482,17 @@ import Testing
         #expect(response.contains("state=s") && !response.contains("wonderland"))
     }
 
+    /// The parameters of Facebook's errors are also shown.
+    @Test(arguments: ["error_code", "error_message"])
+    func removesAPasswordEchoedInAFacebookErrorResponse(_ name: String) async throws {
+        let response = try await visit { request, _ in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(name)=wrong+wonderland&state=s")
+                : Self.html(Self.signInForm)
+        }
+        #expect(response.contains("state=s") && !response.contains("wonderland"))
+    }
+
     /// On the consent page of LemonLDAP::NG, only a script distinguishes the buttons. Without the script, the first
     /// button is pressed.
     @Test func allowsButDoesNotDenyConsentIfOnlyAScriptDistinguishesTheButtons() async throws {

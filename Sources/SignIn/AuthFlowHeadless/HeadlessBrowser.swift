@@ -156,7 +156,7 @@ public actor HeadlessBrowser {
     /// The redirect without the secrets that were entered, which a server may repeat in the error parameters.
     func redacted(_ redirect: String) -> String {
         let parts = redirect.split(separator: "&", omittingEmptySubsequences: false).map { part -> String in
-            let marks = ["error=", "error_description=", "error_uri="]
+            let marks = ["error=", "error_description=", "error_uri=", "error_code=", "error_message="]
             guard let start = marks.compactMap({ part.firstRange(of: $0)?.upperBound }).min() else {
                 return String(part)
             }
