@@ -53,6 +53,7 @@ import Testing
     @Test(arguments: [
         ("https://api.example.com/error?error=invalid_client&error_description=client+not+found", 2),
         ("/error?error=invalid_client#top", 2), ("/error?error=server_error", 1),
+        ("/error?error=invalid_client&error_description=100%+ung%FCltig", 2),
         ("/login?client_id=x&next=%3Ferror%3Dinvalid_client", 1), ("/login#?error=invalid_client", 1), ("/login", 1),
     ])
     func aRedirectToAnErrorPageForAnUnknownClientCausesANewRegistration(

@@ -398,7 +398,7 @@ extension ResourceClient {
     private static func errorInRedirect(_ response: TransportResponse) -> String? {
         let location = (response.head.headerFields[.location] ?? "").prefix { $0 != "#" }
         guard let start = location.firstIndex(of: "?") else { return nil }
-        return FormURLEncoding.decode(location[location.index(after: start)...])?["error"]
+        return RedirectResponse.parameters(in: location[location.index(after: start)...])?["error"]
     }
 
     /// Whether an error means that the server does not recognize the client.
