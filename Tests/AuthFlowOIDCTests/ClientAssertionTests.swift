@@ -233,6 +233,10 @@ import Testing
             )
             _ = try await client.clientCredentials(scopes: ["profile"])
             #expect(environment.emulator.requests.count { $0 == "POST /token" } == 2)
+            // A rejection for another reason does not blame the assertion.
+            let error = await #expect(throws: AuthError.self) { try await client.clientCredentials(scopes: ["openid"]) }
+            #expect(error?.providerError?.error == "invalid_scope")
+            #expect(error?.message.contains("assertion") == false, "\(error?.message ?? "")")
         }
     }
 

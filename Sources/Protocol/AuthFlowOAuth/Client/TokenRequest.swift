@@ -77,7 +77,12 @@ extension OAuthClient {
             scopes: scopes
         )
         response.resources = request.parameters.values(for: "resource")
-        response.advice = advice(last, error, request.protectedParameters["assertion"], client: assertion)
+        response.advice = advice(
+            last,
+            codedError(in: last, to: request),
+            request.protectedParameters["assertion"],
+            client: assertion
+        )
         return response
     }
 
@@ -86,6 +91,13 @@ extension OAuthClient {
     private func providerError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
         guard response.status >= 400 else { return nil }
         return response.providerError ?? adapterError(in: response, to: request)
+    }
+
+    /// The error in a response with an error status, with the code that only the adapter finds in JSON with non-standard members, such as Okta's.
+    private func codedError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
+        let error = providerError(in: response, to: request)
+        guard error?.lacksErrorCode == true else { return error }
+        return adapterError(in: response, to: request) ?? error
     }
 
     /// The error in a response, as the adapter parses it.
@@ -180,10 +192,7 @@ extension OAuthClient {
     /// Whether the response indicates that the server rejected a JWT that contains a timestamp.
     private func rejectsTimestamp(_ response: TransportResponse, to request: ProviderRequest) -> Bool {
         guard response.status == 400 || response.status == 401 else { return false }
-        let error = providerError(in: response, to: request)
-        // In JSON with non-standard members, such as Okta's, only the adapter finds the code.
-        let coded = error?.lacksErrorCode == true ? adapterError(in: response, to: request) : error
-        guard let name = adapter.standardName(of: coded) else { return false }
+        guard let name = adapter.standardName(of: codedError(in: response, to: request)) else { return false }
         return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
 
