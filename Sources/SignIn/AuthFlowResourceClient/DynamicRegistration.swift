@@ -91,7 +91,8 @@ public struct DynamicRegistration: Sendable {
     ///   - initialAccessToken: The initial access token, if the provider requires one; nil for none.
     /// - Throws: ``AuthError`` with `unsupported` when the provider does not support registration, or registers an
     ///   unsupported client authentication method; `provider_rejected` when it rejects this
-    ///   client, `invalid_response` when the response does not conform to RFC 7591 or does not match the request.
+    ///   client, `invalid_response` when the response does not conform to RFC 7591 or does not match the request. A client whose registration
+    ///   response is rejected is deleted if the provider supports that (RFC 7592).
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path: EndpointPath = \.registrationEndpoint
         let metadata = try await server.metadata(with: path)
@@ -118,7 +119,36 @@ public struct DynamicRegistration: Sendable {
         if let error = response.providerError(in: json) {
             throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
         }
-        return try Self.registered(json, asked: request, at: endpoint)
+        do {
+            return try Self.registered(json, asked: request, at: endpoint)
+        } catch {
+            await delete(json, at: endpoint)
+            throw error
+        }
+    }
+
+    /// Deletes a registration whose response was rejected (RFC 7592 section 2.3), because each further attempt registers another client. Without a
+    /// client configuration endpoint, or if the deletion fails, the client remains registered; the error of the registration is more useful.
+    private func delete(_ json: JSON, at endpoint: Endpoint) async {
+        guard var management = Self.registrationEndpoint(in: json, at: endpoint),
+            let token = json["registration_access_token"]?.string
+        else { return }
+        management.limitReach(to: endpoint.reach, unlessAt: endpoint)
+        _ = try? await server.send(
+            TransportRequest(
+                .delete,
+                management,
+                headerFields: [.authorization: "Bearer \(token)"],
+                timeout: .seconds(10)
+            )
+        )
+    }
+
+    /// The client configuration endpoint; nil if the response has none, or a URL that the registration endpoint must not refer to.
+    private static func registrationEndpoint(in json: JSON, at endpoint: Endpoint) -> Endpoint? {
+        json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {
+            endpoint.mayReferTo($0) ? $0 : nil
+        }
     }
 
     /// RFC 7591 section 3: the registration endpoint "MAY be an OAuth 2.0 protected resource".
@@ -177,9 +207,7 @@ public struct DynamicRegistration: Sendable {
             clientSecretExpiresAt: authentication.secret == nil || expiry == 0 ? nil : Date(secondsSince1970: expiry),
             // The client is already registered, and an error would lead to another registration. Without this URL, or with a URL that a public
             // provider must not refer to, the registration cannot be managed.
-            registrationEndpoint: json["registration_client_uri"]?.string.flatMap { try? Endpoint($0) }.flatMap {
-                endpoint.mayReferTo($0) ? $0 : nil
-            },
+            registrationEndpoint: registrationEndpoint(in: json, at: endpoint),
             registrationAccessToken: json["registration_access_token"]?.string.map(Secret.init),
             metadata: RedactedJSON(json)
         )

@@ -196,4 +196,58 @@ private struct PlainProvider: ProviderAdapter {
         let error = await #expect(throws: AuthError.self) { try await register(test.response, status: test.status) }
         #expect(error?.code == test.code)
     }
+
+    /// Each further attempt would register another client.
+    @Test(
+        "A client whose registration response is rejected is deleted",
+        arguments: [
+            ["redirect_uris": ["https://evil.example.com"]], ["token_endpoint_auth_method": "private_key_jwt"],
+            ["client_secret": "b\nc"],
+        ] as [[String: JSON]],
+        [HTTPResponse.Status.noContent, .methodNotAllowed]
+    )
+    func deletesARejectedRegistration(_ members: [String: JSON], _ status: HTTPResponse.Status) async throws {
+        let deleted = Mutex<[HTTPRequest]>([])
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            guard request.method != .delete else {
+                deleted.withLock { $0.append(request) }
+                return TransportResponse(head: HTTPResponse(status: status))
+            }
+            let response: [String: JSON] = [
+                "client_id": "c", "registration_client_uri": "https://id.example.com/register/c",
+                "registration_access_token": "t0ken",
+            ]
+            let body = try JSON.object(response.merging(members) { $1 }).serialized()
+            return TransportResponse(head: HTTPResponse(status: .created), body: body)
+        }
+        let server = AuthorizationServer(PlainProvider { _ in }, transport: transport)
+        let error = await #expect(throws: AuthError.self) {
+            try await DynamicRegistration(server: server).register(DynamicRegistration.Request())
+        }
+        let code = try #require(error?.code)
+        #expect(code == .invalidResponse || code == .unsupported)
+        let requests = deleted.withLock { $0 }
+        #expect(requests.map(\.path) == ["/register/c"])
+        #expect(requests.first?.headerFields[.authorization] == "Bearer t0ken")
+    }
+
+    /// The registration access token must not be sent to a server that the provider must not refer to.
+    @Test(arguments: ["http://127.0.0.1/register/c", "http://id.example.com/register/c", "", nil])
+    func doesNotDeleteARejectedRegistrationWithoutAnAcceptableEndpoint(_ url: String?) async throws {
+        let methods = Mutex<[HTTPRequest.Method]>([])
+        var response: [String: JSON] = [
+            "client_id": "c", "redirect_uris": "x", "registration_access_token": "t0ken",
+        ]
+        response["registration_client_uri"] = url.map { .string($0) }
+        let body = try JSON.object(response).serialized()
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            methods.withLock { $0.append(request.method) }
+            return TransportResponse(head: HTTPResponse(status: .created), body: body)
+        }
+        let server = AuthorizationServer(PlainProvider { _ in }, transport: transport)
+        await #expect(throws: AuthError.self) {
+            try await DynamicRegistration(server: server).register(DynamicRegistration.Request())
+        }
+        #expect(methods.withLock { $0 } == [.post])
+    }
 }
