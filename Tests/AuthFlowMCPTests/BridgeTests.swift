@@ -42,6 +42,59 @@ import Glibc
         }
     }
 
+    /// The host may log the messages, and pass them to a model.
+    @Test("An access token that the server quotes is not passed to the host", arguments: [false, true])
+    func redactsAQuotedToken(_ streams: Bool) async throws {
+        let (interceptor, environment) = Interceptor.environment()
+        let tokens = Mutex<Set<String>>([])
+        interceptor.respond { call in
+            guard let json = try? JSON(parsing: call.body), json["method"]?.string == "tools/call",
+                let id = json["id"], let token = call.head.headerFields[.authorization]?.split(separator: " ").last
+            else { return nil }
+            tokens.withLock { _ = $0.insert(String(token)) }
+            let message: JSON = [
+                "jsonrpc": "2.0", "id": id, "result": ["text": .string("\(token) was sent: Bearer \(token)")],
+            ]
+            guard streams else { return jsonResponse(.ok, message) }
+            let text = String(decoding: (try? message.serialized()) ?? [], as: UTF8.self)
+            let fields: HTTPFields = [.contentType: "text/event-stream"]
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: fields),
+                body: Array("data: \(text)\n\n".utf8)
+            )
+        }
+        let host = environment.host(try environment.client())
+        _ = try await host.initialize()
+        let answer = try await host.call("test-tool")
+        #expect(tokens.withLock { $0.count } == 1)
+        #expect(answer["result"]?["text"]?.string == "<redacted> was sent: Bearer <redacted>")
+        await host.close()
+    }
+
+    @Test(arguments: [
+        (#"{"a":"abacabad/abacaba+e"}"#, #"{"a":"<redacted>"}"#),
+        (#"{"a":"abacabad\/abacaba\u002Be!"}"#, #"{"a":"<redacted>!"}"#),
+        (#""abacabad/abacabacabad/abacaba+eabacabad/abacaba+e""#, #""abacabad/abac<redacted><redacted>""#),
+        (#""\nabacabad/abacaba+e\u00e9""#, #""\n<redacted>\u00e9""#),
+        (#""abacabad/abacaba+f \u12""#, #""abacabad/abacaba+f \u12""#), ("", ""), (#"\"#, #"\"#),
+    ])
+    func redactsATokenWithEscapedCharacters(_ text: String, _ expected: String) {
+        var redaction = TokenRedaction()
+        redaction.record(Secret("DPoP an-earlier-access-token"))
+        redaction.record(Secret("DPoP abacabad/abacaba+e"))
+        #expect(String(decoding: redaction.redacted(Array(text.utf8)), as: UTF8.self) == expected)
+        let earlier = Array("an-earlier-access-token".utf8)
+        #expect(redaction.redacted(earlier) == Array("<redacted>".utf8))
+    }
+
+    /// Such text may occur in a message by coincidence.
+    @Test func doesNotRedactAShortToken() {
+        var redaction = TokenRedaction()
+        redaction.record(nil)
+        redaction.record(Secret("Bearer jsonrpc"))
+        #expect(redaction.redacted(Array("jsonrpc".utf8)) == Array("jsonrpc".utf8))
+    }
+
     @Test func aRepeatedlyLostSessionIsNotRestartedIndefinitely() async throws {
         let posts = Mutex(0)
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in

@@ -176,6 +176,7 @@ extension MCPBridge {
         return "The server sent a request, a notification or a batch instead of a response."
     }
 
+    /// The complete body of a response, with the token redacted.
     func collect(_ body: ResponseBody) async throws -> [UInt8] {
         let watch = IdleTimeout(body, limit: options.idleTimeout, clock: clock)
         defer { watch.end() }
@@ -190,7 +191,7 @@ extension MCPBridge {
                 )
             }
         }
-        return bytes
+        return endpoint.redacted(bytes)
     }
 
     /// The response to a request, adapted for the host.

@@ -26,8 +26,9 @@ extension MCPBridge {
             // Messages that have already arrived are not passed to the host after a cancellation.
             try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
-                guard let message = MCPMessage(event.data) else {
-                    let error = unreadable(event.data)
+                let data = endpoint.redacted(event.data)
+                guard let message = MCPMessage(data) else {
+                    let error = unreadable(data)
                     if let error, failsOnUnreadableResponse { throw error }
                     continue
                 }

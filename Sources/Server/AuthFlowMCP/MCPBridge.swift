@@ -3,8 +3,8 @@ import Synchronization
 
 /// Connects an MCP host that uses the stdio transport to a remote MCP server that requires a sign-in.
 ///
-/// Bodies pass through unchanged, except that missing or reformatted response IDs are corrected, and invalid tools and byte order marks are
-/// removed. The bridge handles only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or
+/// Bodies pass through unchanged, except that missing or reformatted response IDs are corrected, invalid tools and byte order marks are
+/// removed, and an access token that the server quotes is redacted. The bridge handles only the header fields for tokens, sessions and the transport. The host chooses the revision (2025-03-26 or
 /// later).
 ///
 /// ```swift

@@ -34,6 +34,12 @@ final class MCPEndpoint: Sendable {
 
     private let tokens = Mutex(Tokens())
 
+    /// The tokens that a message from the server must not contain.
+    private let redaction = Mutex(TokenRedaction())
+
+    /// A message from the server with the tokens redacted that were sent to it.
+    func redacted(_ bytes: [UInt8]) -> [UInt8] { redaction.withLock { $0 }.redacted(bytes) }
+
     /// Whether the server has accepted another token since the last rejection, so that the rejected request can be sent
     /// again. A late response to an earlier request does not count.
     var hasOtherToken: Bool { tokens.withLock { $0.accepted != $0.rejected } }
@@ -79,6 +85,7 @@ final class MCPEndpoint: Sendable {
             request.pool = pool
             let rejections = tokens.withLock { $0.rejections }
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
+            redaction.withLock { $0.record(Self.token(of: request)) }
             let response = try await transport.stream(request)
             client.recordReach(response.reach)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
