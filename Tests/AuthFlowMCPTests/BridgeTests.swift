@@ -378,6 +378,36 @@ import Glibc
         await bridge.close()
     }
 
+    /// The process may exit after the bridge was closed.
+    @Test("Closing ends a session that is being started", .timeLimit(.minutes(1)))
+    func closingEndsASessionThatIsBeingStarted() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let isEnded = Mutex(false)
+        let server = SessionServer { message, session in
+            if message["method"]?.string == "tools/list", session == "session1" { return Self.notFound }
+            guard session == "session2" else { return nil }
+            if message["method"]?.string == "notifications/initialized" {
+                arrival.yield()
+                try await Task<Never, Never>.never()
+            }
+            // DELETE has no body.
+            if message == .null {
+                for _ in 0..<100 { await Task.yield() }
+                isEnded.withLock { $0 = true }
+            }
+            return nil
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server) { line.yield($0) }
+        bridge.receive(Self.initialize)
+        for await _ in lines { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        await bridge.close()
+        #expect(isEnded.withLock { $0 })
+    }
+
     /// Some servers return the `id` of a request in a different notation.
     @Test(arguments: ["5", "5.0", #""5""#]) func theHostReceivesTheIDOfItsRequest(_ id: String) async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in

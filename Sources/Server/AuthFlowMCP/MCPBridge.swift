@@ -127,15 +127,17 @@ public final class MCPBridge: Sendable {
             for task in running { await task.value }
             watch.cancel()
         }
-        let (left, session) = state.withLock { state in
+        let (left, replacement, session) = state.withLock { state in
             state.isClosed = true
             state.sessionReplacement?.task.cancel()
             let tasks =
                 Array(state.running.values) + Array(state.deliveries.values) + [state.listener].compactMap { $0 }
-            return (tasks, state.session)
+            return (tasks, state.sessionReplacement?.task, state.session)
         }
         for task in left { task.cancel() }
         await end(session)
+        // The cancelled replacement ends the session that it has started, and the process may exit when this method returns.
+        _ = await replacement?.value
     }
 
     /// Ends a session at the server that is no longer used, even if this task has been cancelled.
