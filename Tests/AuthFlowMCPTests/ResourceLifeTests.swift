@@ -1131,6 +1131,42 @@ import Testing
         #expect(try await client.status()?.credential?.tokens.tokenType == "Bearer")
     }
 
+    /// RFC 9728 section 2: `bearer_methods_supported`. The token of such a sign-in could not be sent.
+    @Test(
+        "A resource that accepts no bearer token in the header is rejected before the sign-in",
+        arguments: [
+            (["body"], "Bearer", true), (["query", "body"], "DPoP", true), ([], "DPoP", true), ([], "Bearer", false),
+            (["body", "header"], "Bearer", false),
+        ] as [([String], String, Bool)]
+    )
+    func requiresBearerTokensInTheHeader(_ methods: [String], _ scheme: String, _ isRejected: Bool) async throws {
+        let (interceptor, environment) = Interceptor.environment()
+        let origin = environment.emulator.origin
+        interceptor.respond { request in
+            switch request.head.path {
+            case "/.well-known/oauth-protected-resource/mcp":
+                let metadata: JSON = [
+                    "resource": .string("\(origin)/mcp"), "authorization_servers": [.string(origin)],
+                    "bearer_methods_supported": .array(methods.map(JSON.string)),
+                ]
+                return jsonResponse(.ok, metadata)
+            case "/mcp" where request.head.headerFields[.authorization] == nil:
+                let fields: HTTPFields = [.wwwAuthenticate: scheme]
+                return TransportResponse(head: HTTPResponse(status: .unauthorized, headerFields: fields))
+            default: return nil
+            }
+        }
+        let client = try environment.client()
+        do {
+            _ = try await client.signIn()
+            #expect(!isRejected)
+        } catch let error as AuthError {
+            #expect(isRejected && error.code == .unsupported)
+        }
+        #expect(environment.emulator.authorizations.isEmpty == isRejected)
+        #expect(interceptor.requests(to: "/register").isEmpty == isRejected)
+    }
+
     @Test func theChallengeWithAnErrorTakesPrecedence() throws {
         var fields = HTTPFields()
         fields[values: .wwwAuthenticate] = [

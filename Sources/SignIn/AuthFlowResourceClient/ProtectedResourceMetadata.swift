@@ -14,6 +14,10 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
     /// `dpop_bound_access_tokens_required`: whether tokens must be bound to a key (RFC 9449).
     let requiresDPoP: Bool
 
+    /// `bearer_methods_supported`: the methods of sending a bearer token, of which only `header` is used here; empty when the resource accepts no bearer
+    /// tokens; nil when absent.
+    let bearerMethods: [String]?
+
     /// The URL of the document.
     let location: Endpoint
 
@@ -63,6 +67,7 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         // requested.
         self.scopes = json["scopes_supported"]?.strings?.filter(ClientRegistration.Values.isScopeToken)
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false
+        self.bearerMethods = json["bearer_methods_supported"]?.strings
         self.location = location
         self.fit = fit
         self.json = json

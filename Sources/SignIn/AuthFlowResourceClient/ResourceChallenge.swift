@@ -41,6 +41,9 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// Whether the resource accepts DPoP-bound tokens (RFC 9449) with proofs signed with ES256, the algorithm of generated keys.
     package let isDPoP: Bool
 
+    /// Whether one of the challenges has the scheme `Bearer`.
+    let isBearer: Bool
+
     /// Parses the challenges of a response.
     /// - Returns: The challenge; nil when the response does not request a token, so that signing in would not help.
     package init?(status: Int, challenges: [AuthenticationChallenge]) {
@@ -84,6 +87,7 @@ public struct ResourceChallenge: Sendable, Hashable {
                 ResourceClient.Options.maxAges.contains($0) ? $0 : nil
             }
         )
+        isBearer = usable.contains { $0.scheme == "bearer" }
         // RFC 9449 section 7.1: algs is "A space-delimited list of supported JWS algorithms".
         isDPoP = usable.contains { challenge in
             challenge.scheme == "dpop"

@@ -198,6 +198,22 @@ extension ResourceClient {
         return isOffered && isWanted
     }
 
+    /// Rejects a resource that does not accept bearer tokens in the `Authorization` header, before the user signs in for a token that cannot be sent.
+    ///
+    /// RFC 9728 section 2: an empty `bearer_methods_supported` means that no bearer method is supported, but some serializers write an empty list for
+    /// an absent value, so a challenge with the scheme `Bearer` takes precedence over an empty list.
+    /// - Throws: ``AuthError`` with `unsupported`.
+    func requireBearerInHeader(_ challenge: ResourceChallenge?, _ found: FoundServer) throws(AuthError) {
+        guard let methods = found.metadata?.bearerMethods, !methods.contains("header") else { return }
+        if methods.isEmpty, challenge?.isBearer == true { return }
+        throw AuthError(
+            .unsupported,
+            methods.isEmpty
+                ? "\(address) accepts no bearer tokens (an empty \"bearer_methods_supported\" in its metadata), and no other tokens can be obtained from \(found.server.issuer)."
+                : "\(address) does not accept bearer tokens in the Authorization header (\"bearer_methods_supported\" in its metadata). Tokens in the body or in the query are not supported."
+        )
+    }
+
     // MARK: The client's identifier
 
     /// Identifies the client at an authorization server. The methods are tried in the order that MCP requires:

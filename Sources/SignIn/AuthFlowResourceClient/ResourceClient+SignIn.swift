@@ -271,6 +271,7 @@ extension ResourceClient {
         _ willShow: @escaping @Sendable () async throws -> Void
     ) async throws {
         let usesDPoP = usesDPoP(challenge, found)
+        if !usesDPoP { try requireBearerInHeader(challenge, found) }
         var identified = try await identify(found, scopes: scopes, usesDPoP: usesDPoP, isForSignIn: true)
         if let before = try await self.known(), before.resource == found.resource, before.issuer == identified.issuer {
             identified.rejectedScopes = before.rejectedScopes.filter { !scopes.contains($0) }
