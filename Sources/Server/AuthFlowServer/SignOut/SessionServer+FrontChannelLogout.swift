@@ -6,7 +6,8 @@ extension SessionServer {
     func endSessions(named query: String, _ request: HTTPRequest) async -> TransportResponse {
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
         let (issuers, names) = (parameters.values(for: "iss"), parameters.values(for: "sid"))
-        guard issuers.count == 1, names.count == 1, (1...256).contains(names[0].utf8.count) else {
+        // Neither a sign-in nor a back-channel logout limits the length of `sid`; a longer request exceeds the limits of most servers.
+        guard issuers.count == 1, names.count == 1, (1...4096).contains(names[0].utf8.count) else {
             return ServerResponse.plain(.badRequest)
         }
         // Browsers send the request destination (Sec-Fetch-Dest), which must be a frame.
