@@ -260,12 +260,18 @@ private final class LeaselessStore: ForwardingSessionStore {
     }
 
     @Test func aSessionIsFoundWhileItsIdleTimeoutCannotBeExtended() async throws {
-        try await withWeb { web, server, store in
+        try await withWeb { web, _, store in
+            let events = Mutex<[FlowEvent]>([])
+            let server = try web.process(observer: { event in events.withLock { $0.append(event) } })
             let browser = WebBrowser()
             try await browser.signIn(web, at: server)
             store.isReadOnly.store(true, ordering: .relaxed)
             let session = try #require(try await browser.session(at: server))
             _ = try await server.freshTokens(for: session)
+            // The failure is reported once in the interval between two extensions.
+            #expect(try await browser.session(at: server) != nil)
+            let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
+            #expect(failures.map(\.step) == [.storing])
         }
     }
 

@@ -261,7 +261,7 @@ public final class SessionServer: Sendable {
     // MARK: Sessions
 
     /// Returns the session of a request, and extends its idle timeout; nil if there is no session, if it has ended, or if its record is unusable.
-    /// While the store can be read but not written, the idle timeout is not extended.
+    /// While the store can be read but not written, the idle timeout is not extended, and events report it (`storage_failed`).
     ///
     /// A record is unusable if it is damaged, or is encrypted with a key that is not configured. An event reports it (`credential_unusable`) at most
     /// once a minute for each session. The record remains in the store until the user signs in again or it expires.
@@ -299,7 +299,9 @@ public final class SessionServer: Sendable {
             do {
                 guard try await provider.credentials.touch(key) else { return nil }
             } catch let error as AuthError where error.code == .storageFailed {
-                // The session was found, so a store whose disk or memory is full must not make every request fail.
+                // The session was found, so a store whose disk or memory is full must not make every request fail. Active users will be signed out
+                // at the end of the idle timeout, so the operator must learn the cause.
+                report(.storing, error)
             }
             // A failed attempt counts, too, because the next one may also take several seconds.
             touched.withLock { $0.note(identifier) }
