@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows
 import Expectations
@@ -272,6 +273,34 @@ private final class LeaselessStore: ForwardingSessionStore {
             #expect(try await browser.session(at: server) != nil)
             let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
             #expect(failures.map(\.step) == [.storing])
+        }
+    }
+
+    /// At a multi-tenant server, users of two tenants may have the same subject. Without the cache, the result of a refresh in progress would be lost,
+    /// too.
+    @Test("A sign-out everywhere does not drop the cached session of another tenant's user")
+    func aSignOutEverywhereDoesNotDropTheSessionOfAnotherTenant() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let emulator = environment.emulator
+            let template = "\(emulator.issuer)/{tenant}"
+            let rule = try TokenIssuerTemplate(template, claim: "tid", tenants: ["first", "second"])
+            let store = UnreadableStore()
+            let web = WebEnvironment(environment, store: store)
+            let server = try web.process(OIDCProvider(issuer: emulator.issuer, tokenIssuer: rule))
+            let (first, second) = (WebBrowser(), WebBrowser())
+            emulator.tenancy = .init(template: template, claim: "tid", tenant: "first")
+            try await first.signIn(web, at: server)
+            emulator.tenancy = .init(template: template, claim: "tid", tenant: "second")
+            try await second.signIn(web, at: server)
+            let identities = [
+                try await first.session(at: server)?.identity, try await second.session(at: server)?.identity,
+            ]
+            #expect(identities[0]?.subject == identities[1]?.subject)
+            #expect(identities[0]?.issuer != identities[1]?.issuer)
+            let response = try await first.send(.post, "/logout?everywhere=1", to: server, WebBrowser.ownPage)
+            #expect(response.status == 303)
+            store.isUnreadable.store(true, ordering: .relaxed)
+            #expect(try await second.session(at: server) != nil)
         }
     }
 

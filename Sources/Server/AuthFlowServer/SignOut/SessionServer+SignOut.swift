@@ -158,7 +158,9 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofUser: subject, issuer, at: provider)
-        provider.credentials.evict(except: found) { $0.identity?.subject.isIdentical(to: subject) == true }
+        provider.credentials.evict(except: found) {
+            $0.isIssued(by: issuer) && $0.identity?.subject.isIdentical(to: subject) == true
+        }
         return found
     }
 
@@ -178,7 +180,9 @@ extension SessionServer {
         at provider: ProviderSessions
     ) async throws -> [TaggedCredential] {
         let found = try await sessions(ofProviderSession: name, issuer, at: provider)
-        provider.credentials.evict(except: found) { $0.authentication?.sessionID?.isIdentical(to: name) == true }
+        provider.credentials.evict(except: found) {
+            $0.isIssued(by: issuer) && $0.authentication?.sessionID?.isIdentical(to: name) == true
+        }
         return found
     }
 
@@ -219,6 +223,11 @@ extension SessionServer {
             return true
         }
     }
+}
+
+extension Credential {
+    /// Whether the issuer is that of the user. At a multi-tenant server, users and sessions of different tenants may have the same identifier.
+    fileprivate func isIssued(by issuer: String) -> Bool { identity?.issuer.isIdentical(to: issuer) == true }
 }
 
 // MARK: - Routes
