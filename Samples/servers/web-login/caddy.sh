@@ -24,6 +24,7 @@ hidden "$origin"
 python3 "$here/../hostile_browser.py" "$origin"
 cookie=$(python3 "$here/../hostile_browser.py" "$origin" --cookie)
 expect "the wiki without a session" "303 $origin/login?return_to=*My*Page*" "$(status "$origin/wiki/My%20Page?x=1" -H 'X-User: mallory')"
+expect "the wiki, requested by a script without a session" "401 " "$(status "$origin/wiki/" -H 'Sec-Fetch-Dest: empty')"
 status "$origin/wiki/" -H "Cookie: $cookie" -H "X-User: mallory" -H "X_User: mallory" >/dev/null
 expect "the wiki with a session" "The wiki of 248289761001, with 0 cookies." "$(cat "$folder/answer")"
 expect "the wiki, requested by another site" "403 " "$(status -X POST "$origin/wiki/" -H "Cookie: $cookie" -H "Origin: https://evil.example")"

@@ -47,6 +47,7 @@ hidden "$origin"
 WEB_LOGIN_PROCESS=$application WEB_LOGIN_ADDRESS=127.0.0.1:${ports[0]} WEB_LOGIN_STRANGER=http://127.0.0.1:$backends/wiki/ \
  WEB_LOGIN_COOKIE=$folder/cookie \
   python3 "$here/two_browsers.py" "$origin" "$here/../../../.build-browser"
+[ "$(status -H "Sec-Fetch-Dest: empty" "$origin/wiki/")" = 401 ] || { echo "nginx redirects a script to the sign-in" >&2; exit 1; }
 # A redirect whose URL contains a large ID Token.
 [ "$(status -H "Cookie: $(cat "$folder/cookie")" "$origin/wiki/long-redirect")" = 303 ] || { echo "nginx does not forward a long redirect" >&2; exit 1; }
 # The largest send queue of a process's connections.
