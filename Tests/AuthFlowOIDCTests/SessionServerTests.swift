@@ -536,6 +536,9 @@ struct HeldRequests: HTTPTransport {
             $0.allowsPlainHTTPOnLoopback = true
             $0.cookieName = "__Host-"
         },
+        InvalidOption("an IPv6 address that browsers write differently", "written as https://[2001:db8::1]:8443.") {
+            $0.origin = "https://[2001:db8:0:0::1]:8443"
+        },
         InvalidOption("a route without a slash", "path that starts with a slash") { $0.loginPath = "login" },
         InvalidOption("an empty route", "path that starts with a slash") { $0.frontChannelLogoutPath = "" },
         InvalidOption("a route with a query", "must not contain a query") { $0.backChannelLogoutPath = "/ended?app=1" },

@@ -154,8 +154,9 @@ public final class SessionServer: Sendable {
                 "The application \(options.origin) is served without TLS, so cookies would not be secure. For testing on loopback, set allowsPlainHTTPOnLoopback, or \"allow_plain_http_on_loopback\" in a configuration file."
             )
         }
-        guard origin.origin == options.origin else {
-            throw refused("The application's origin must be written as \(origin.origin).")
+        // It is compared with the field `Origin` of browsers.
+        guard origin.browserOrigin == options.origin else {
+            throw refused("The application's origin must be written as \(origin.browserOrigin).")
         }
         guard let headerName = HTTPField.Name(options.headerName) else {
             throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")

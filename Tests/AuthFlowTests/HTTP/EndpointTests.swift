@@ -33,6 +33,24 @@ import Testing
         #expect(Endpoint("https://id.example.com/x").url(adding: ["a": "b"]) == "https://id.example.com/x?a=b")
     }
 
+    /// WHATWG URL section 3.5.
+    @Test(
+        "The origin of an endpoint is compared in the browser's notation",
+        arguments: [
+            ("https://id.example.com:443/a", "https://id.example.com"),
+            ("https://192.0.2.1:8443", "https://192.0.2.1:8443"), ("http://[0:0:0:0:0:0:0:1]:80/", "http://[::1]"),
+            ("https://[2001:DB8:0:0::1]:8443", "https://[2001:db8::1]:8443"), ("https://[::]", "https://[::]"),
+            ("https://[2001:db8:0:1:1:1:1:1]", "https://[2001:db8:0:1:1:1:1:1]"),
+            ("https://[2001:0:0:1:0:0:0:1]", "https://[2001:0:0:1::1]"),
+            ("https://[2001:db8:0:0:1:0:0:1]", "https://[2001:db8::1:0:0:1]"),
+            ("https://[fe80:0:0:0:0:0:0:0]", "https://[fe80::]"),
+            ("https://[::ffff:192.0.2.1]", "https://[::ffff:c000:201]"),
+        ]
+    )
+    func derivesTheOriginThatBrowsersSend(_ url: String, _ origin: String) throws {
+        #expect(try Endpoint(url).browserOrigin == origin)
+    }
+
     @Test func derivesTheOriginOfAnEndpoint() throws {
         #expect(Endpoint("https://ID.example.com:443/a").origin == "https://id.example.com")
         #expect(Endpoint("https://id.example.com:8443/a").origin == "https://id.example.com:8443")

@@ -65,6 +65,22 @@ package enum NetworkReach: Sendable, Comparable {
         return unsafe withUnsafeBytes(of: &address) { unsafe Array($0) }
     }
 
+    /// An IPv6 address as browsers serialize it (WHATWG URL section 3.5), in brackets; nil if the host is not an IPv6 address.
+    static func serializedIPv6Address(_ host: String) -> String? {
+        guard host.hasPrefix("["), let bytes = bytes(ofIPv6: host) else { return nil }
+        let pieces = (0..<8).map { UInt16(bytes[2 * $0]) << 8 | UInt16(bytes[2 * $0 + 1]) }
+        // The first of the longest sequences of at least two zeros is compressed.
+        var longest = 0..<0
+        var start = 0
+        for index in 0...8 where index == 8 || pieces[index] != 0 {
+            if index - start > max(longest.count, 1) { longest = start..<index }
+            start = index + 1
+        }
+        func text(_ range: Range<Int>) -> String { pieces[range].map { String($0, radix: 16) }.joined(separator: ":") }
+        guard !longest.isEmpty else { return "[\(text(0..<8))]" }
+        return "[\(text(0..<longest.lowerBound))::\(text(longest.upperBound..<8))]"
+    }
+
     /// An address block that is not part of the public network.
     private struct Block {
         let prefix: [UInt8]
@@ -126,6 +142,12 @@ package enum NetworkReach: Sendable, Comparable {
 }
 
 extension Endpoint {
+    /// The origin as browsers send it in `Origin`. It differs from ``origin`` if the host is an IPv6 address that is not written canonically.
+    package var browserOrigin: String {
+        guard let address = NetworkReach.serializedIPv6Address(host) else { return origin }
+        return "\(scheme)://\(address)\(authority.dropFirst(host.count))"
+    }
+
     /// The scope of the host.
     package var reach: NetworkReach { NetworkReach(host: host) }
 
