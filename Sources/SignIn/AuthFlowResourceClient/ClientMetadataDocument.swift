@@ -73,11 +73,36 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         if ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method) {
             throw refuse("its \"token_endpoint_auth_method\" requires a secret, but the document is public")
         }
+        let keys = json["jwks"] ?? .null
+        if keys != .null { try Self.checkKeys(keys, refuse) }
+        // RFC 7591 section 2: the server verifies client assertions and self-signed certificates with the keys in `jwks` or `jwks_uri`.
+        if ["private_key_jwt", "self_signed_tls_client_auth"].contains(method), keys == .null,
+            json["jwks_uri"]?.string == nil
+        {
+            throw refuse(
+                "its \"token_endpoint_auth_method\" requires public keys, but it has neither \"jwks\" nor \"jwks_uri\""
+            )
+        }
         guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {
             throw refuse("it is larger than 5 KiB, so servers may reject it")
         }
         self.clientID = address
         self.json = json
+    }
+
+    /// The members of a JWK that are private (RFC 7518 section 6, RFC 9964 section 3).
+    private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"]
+
+    /// Rejects a `jwks` that is not a JWK Set (RFC 7517 section 5), or that contains a private or symmetric key: the document is public.
+    private static func checkKeys(_ keys: JSON, _ refuse: (String) -> AuthError) throws(AuthError) {
+        guard let keys = keys["keys"]?.array, !keys.isEmpty, keys.allSatisfy({ $0["kty"]?.string != nil }) else {
+            throw refuse("its \"jwks\" contains no keys")
+        }
+        guard !keys.contains(where: { key in privateMembers.contains { key[$0] != nil } }) else {
+            throw refuse(
+                "its \"jwks\" contains a private or symmetric key, but the document is public; a key that was already published must be replaced"
+            )
+        }
     }
 
     /// Section 3: "Client identifier URLs MUST have an "https" scheme, MUST contain a path component, MUST NOT contain single-dot

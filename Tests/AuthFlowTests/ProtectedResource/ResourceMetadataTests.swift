@@ -240,6 +240,40 @@ import Testing
         expectError(.invalidConfiguration) { try ClientMetadataDocument(checking: json, at: Self.address) }
     }
 
+    /// The document is about to be published.
+    @Test(
+        "A client metadata document contains no private keys",
+        arguments: [
+            (["keys": [["kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"]]], nil),
+            (["keys": [["kty": "EC", "x": "AA", "y": "AA", "d": "s3cret"]]], "a private or symmetric key"),
+            (["keys": [["kty": "OKP", "x": "AA"], ["kty": "oct", "k": "s3cret"]]], "a private or symmetric key"),
+            (["keys": [["kty": "RSA", "n": "AA", "e": "AQAB", "p": "s3cret"]]], "a private or symmetric key"),
+            (["keys": []], "contains no keys"), ([["kty": "EC"]], "contains no keys"),
+            (.null, "neither \"jwks\" nor \"jwks_uri\""),
+        ] as [(JSON, String?)]
+    )
+    func checksTheKeysOfAClientMetadataDocument(_ keys: JSON, _ message: String?) throws {
+        var members = try ClientMetadataDocument(clientID: Self.address, name: "Tool").json.object ?? [:]
+        members["token_endpoint_auth_method"] = "private_key_jwt"
+        members["jwks"] = keys
+        let json = JSON.object(members)
+        guard let message else {
+            #expect(try ClientMetadataDocument(checking: json, at: Self.address).json == json)
+            return
+        }
+        let error = #expect(throws: AuthError.self) { try ClientMetadataDocument(checking: json, at: Self.address) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(error?.message.contains(message) == true)
+        #expect(error?.message.contains("s3cret") == false)
+    }
+
+    @Test func aClientMetadataDocumentMayReferToItsKeys() throws {
+        var members = try ClientMetadataDocument(clientID: Self.address, name: "Tool").json.object ?? [:]
+        members["token_endpoint_auth_method"] = "private_key_jwt"
+        members["jwks_uri"] = "https://client.example.com/jwks.json"
+        #expect(throws: Never.self) { try ClientMetadataDocument(checking: .object(members), at: Self.address) }
+    }
+
     @Test(arguments: [(200, true), (404, false), (302, false), (201, false)])
     func aClientMetadataDocumentIsAcceptedOnlyWithStatus200(_ status: Int, _ isRead: Bool) async throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
