@@ -237,6 +237,30 @@ import Testing
         _ = try ResourceServer(ResourceServerEnvironment.resource, issuers: separate)
     }
 
+    @Test(
+        "Rules for DPoP proofs that no client can meet are rejected",
+        arguments: [
+            ([SignatureAlgorithm.hs256, .es256], RequiredBinding.asIssued, true, true), ([], .asIssued, true, true),
+            ([.es256], .dpop, false, true), ([], .asIssued, false, false), ([.es256], .dpop, true, false),
+        ] as [([SignatureAlgorithm], RequiredBinding, Bool, Bool)]
+    )
+    func rejectsRulesForProofsThatNoClientCanMeet(
+        _ algorithms: [SignatureAlgorithm],
+        _ binding: RequiredBinding,
+        _ isAccepted: Bool,
+        _ isRejected: Bool
+    ) throws {
+        var rules = ResourceServerRules()
+        (rules.dpop.algorithms, rules.dpop.isAccepted, rules.binding) = (algorithms, isAccepted, binding)
+        let issuers = [TrustedIssuer(try ResourceServerEnvironment().server)]
+        do throws(AuthError) {
+            _ = try ResourceServer(ResourceServerEnvironment.resource, issuers: issuers, rules: rules)
+            #expect(!isRejected)
+        } catch {
+            #expect(isRejected && error.code == .invalidConfiguration)
+        }
+    }
+
     @Test func anObserverReceivesEachDecision() async throws {
         let environment = try ResourceServerEnvironment()
         let outcomes = Mutex<[String]>([])

@@ -84,6 +84,7 @@ public final class ResourceServer: Sendable {
         guard issuers.allSatisfy({ !$0.introspectsJWTs || $0.introspector != nil }) else {
             throw AuthError(.invalidConfiguration, "JWT introspection is enabled for an issuer with no introspector.")
         }
+        try rules.check()
         self.issuers = issuers
         self.rules = rules
         self.host = host

@@ -47,6 +47,28 @@ public struct ResourceServerRules: Sendable {
         self.publicURL = { _ in nil }
     }
 
+    /// Rejects rules that advertise DPoP proofs that no client can send, or that no request can meet.
+    func check() throws(AuthError) {
+        guard dpop.isAccepted else {
+            guard binding != .dpop else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The API requires DPoP-bound tokens, but does not accept DPoP proofs."
+                )
+            }
+            return
+        }
+        // RFC 9449 section 4.2: "alg" is "an identifier for a JWS asymmetric digital signature algorithm".
+        guard !dpop.algorithms.isEmpty,
+            dpop.algorithms.allSatisfy({ SignatureAlgorithm.asymmetric.contains($0) })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The accepted algorithms of DPoP proofs are empty or contain a symmetric algorithm. If the API accepts no proofs, set dpop.isAccepted to false."
+            )
+        }
+    }
+
     func address(_ request: HTTPRequest, _ resource: Endpoint) throws(TokenFailure) -> Endpoint {
         // RFC 9449 section 4.3: "ignoring any query and fragment parts".
         let path = Substring((request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") })
@@ -64,7 +86,7 @@ public struct DPoPRules: Sendable {
     /// Whether proofs are accepted; default: yes. If not, tokens that are bound to a key are rejected.
     public var isAccepted = true
 
-    /// The accepted signature algorithms of proofs; default: all asymmetric algorithms.
+    /// The accepted signature algorithms of proofs: at least one, and only asymmetric algorithms; default: all asymmetric algorithms.
     public var algorithms = SignatureAlgorithm.asymmetric
 
     /// The maximum difference between a proof's `iat` and the server's clock, in either direction; default: one minute.
