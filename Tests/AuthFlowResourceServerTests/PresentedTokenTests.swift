@@ -202,6 +202,25 @@ import Testing
         #expect((api.metadata["dpop_bound_access_tokens_required"]?.bool ?? false) == (binding == .dpop))
     }
 
+    /// A client would obtain a token that is bound only to its DPoP key, which the API rejects.
+    @Test(
+        "An API that requires certificate-bound tokens does not advertise DPoP",
+        arguments: [
+            (RequiredBinding.asIssued, ["bearer", "dpop"]), (.dpop, ["dpop"]), (.certificate, ["bearer"]),
+            (.dpopOrCertificate, ["bearer", "dpop"]),
+        ]
+    )
+    func advertisesOnlyUsableBindings(_ binding: RequiredBinding, _ schemes: [String]) async throws {
+        let api = try ResourceServerEnvironment().api { $0.binding = binding }
+        let isAdvertised = api.metadata["dpop_signing_alg_values_supported"] != nil
+        #expect(isAdvertised == schemes.contains("dpop"))
+        let rejection = await #expect(throws: Rejection.self) {
+            try await api.authorize(ResourceServerEnvironment.request(nil))
+        }
+        let fields = try #require(rejection?.response.head.headerFields)
+        #expect(AuthenticationChallenge.challenges(in: fields).map(\.scheme) == schemes)
+    }
+
     @Test func rejectsMissingOrAmbiguousTrustedIssuers() throws {
         let environment = try ResourceServerEnvironment()
         let (one, two) = (environment.server, AuthorizationServer(issuer: "https://two.example.com"))

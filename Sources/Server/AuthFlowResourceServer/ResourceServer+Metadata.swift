@@ -14,7 +14,7 @@ extension ResourceServer {
         if !rules.supportedScopes.isEmpty {
             members["scopes_supported"] = .array(rules.supportedScopes.map(JSON.string))
         }
-        if rules.dpop.isAccepted {
+        if rules.advertisesDPoP {
             members["dpop_signing_alg_values_supported"] = .array(rules.dpop.algorithms.map { .string($0.rawValue) })
         }
         if rules.binding == .dpop { members["dpop_bound_access_tokens_required"] = true }

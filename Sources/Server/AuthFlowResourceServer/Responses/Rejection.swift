@@ -156,12 +156,14 @@ struct RejectionWriter {
             if let age = requirement.maximumAge { details.append(("max_age", "\(age.components.seconds)")) }
         }
         let acceptsBearer = rules.binding != .dpop
+        // The error about a proof belongs to a DPoP challenge, even if DPoP is not advertised.
+        let acceptsDPoP = rules.advertisesDPoP || rules.dpop.isAccepted && scheme == .dpop
         var challenges: [String] = []
         if acceptsBearer {
-            let isUsed = scheme == .bearer || !rules.dpop.isAccepted
+            let isUsed = scheme == .bearer || !acceptsDPoP
             challenges.append("Bearer " + Self.parameters(common + (isUsed ? details : [])))
         }
-        if rules.dpop.isAccepted {
+        if acceptsDPoP {
             let algorithms = ("algs", rules.dpop.algorithms.map(\.rawValue).joined(separator: " "))
             let isUsed = scheme == .dpop || !acceptsBearer
             challenges.append("DPoP " + Self.parameters([algorithms] + common + (isUsed ? details : [])))

@@ -47,6 +47,10 @@ public struct ResourceServerRules: Sendable {
         self.publicURL = { _ in nil }
     }
 
+    /// Whether DPoP is advertised to clients. A certificate-bound token that is also bound to a DPoP key is accepted in any case, but a token that is
+    /// bound only to a DPoP key would be rejected if a certificate is required.
+    var advertisesDPoP: Bool { dpop.isAccepted && binding != .certificate }
+
     /// Rejects rules that advertise DPoP proofs that no client can send, or that no request can meet.
     func check() throws(AuthError) {
         guard dpop.isAccepted else {
