@@ -64,6 +64,23 @@ import Testing
         #expect(try await registrationsAfterProbe(TransportResponse(head: head)) == registrations)
     }
 
+    /// Pydantic returns the complete input in an error about a missing parameter.
+    @Test(
+        "An error that contains all parameters of the request does not cause a new registration",
+        arguments: [
+            (#"{"detail": [{"loc": ["query", "tenant"], "input": {"client_id": "c", "code_challenge": "x"}}]}"#, 1),
+            (#"{"detail": [{"loc": ["query", "client_id"], "input": "c"}]}"#, 2),
+            (#"{"error": "invalid_request", "error_description": "The client_id is unknown."}"#, 2),
+            (#"<p>Unknown client_id</p><a href="?lang=de&client_id=c&code_challenge=x">Deutsch</a>"#, 2),
+        ]
+    )
+    func aCompleteEchoCausesNoNewRegistration(_ body: String, _ registrations: Int) async throws {
+        let type = body.hasPrefix("{") ? "application/json" : "text/html"
+        let head = HTTPResponse(status: .init(code: 422), headerFields: [.contentType: type])
+        let response = TransportResponse(head: head, body: Array(body.utf8))
+        #expect(try await registrationsAfterProbe(response) == registrations)
+    }
+
     /// Signs in a second time, with this response to the request before the authorization page is opened.
     /// - Returns: The number of registrations.
     private func registrationsAfterProbe(_ response: TransportResponse) async throws -> Int {

@@ -403,9 +403,13 @@ extension ResourceClient {
         case 400, 401, 422: break
         default: return false
         }
-        switch (try? response.parsed())?["error"]?.string {
+        let json = try? response.parsed()
+        switch json?["error"]?.string {
         case "invalid_client": return true
-        case nil, "invalid_request": return Self.namesClient(response.body)
+        // Some validation libraries return all parameters of the request in an error about one of them. A page may contain them in its links, also if it
+        // is about the client.
+        case nil, "invalid_request":
+            return Self.namesClient(response.body) && (json == nil || !response.body.contains("code_challenge".utf8))
         default: return false
         }
     }
