@@ -378,6 +378,28 @@ import Glibc
         await bridge.close()
     }
 
+    @Test(
+        "A session whose initialization fails is ended",
+        .timeLimit(.minutes(1)),
+        arguments: [#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Unsupported version"}}"#, "{"]
+    )
+    func endsASessionWhoseInitializationFails(_ body: String) async throws {
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "initialize" else { return nil }
+            var response = Self.json(body)
+            response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "unused"
+            return response
+        }
+        let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
+        let bridge = MCPBridge(client: try Self.client(server), transport: server) { line.yield($0) }
+        bridge.receive(Self.initialize)
+        var answers = lines.makeAsyncIterator()
+        let answer = try JSON(parsing: await answers.next() ?? [])
+        #expect(answer["error"] != nil)
+        #expect(server.received == ["initialize -", "DELETE unused"])
+        await bridge.close()
+    }
+
     /// The process may exit after the bridge was closed.
     @Test("Closing ends a session that is being started", .timeLimit(.minutes(1)))
     func closingEndsASessionThatIsBeingStarted() async throws {

@@ -54,8 +54,20 @@ extension MCPBridge {
         if message.method == "initialize" {
             var begun = session
             begun.begin(response.head)
-            guard let answer = try await read(response, for: message, id, begun) else { return nil }
-            if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }
+            let answer: MCPMessage
+            do {
+                guard let received = try await read(response, for: message, id, begun) else { return nil }
+                answer = received
+            } catch {
+                await end(begun)
+                throw error
+            }
+            if answer.json["result"] != nil {
+                state.withLock { $0.session.begin(response.head, answer) }
+            } else {
+                // The host does not use the session.
+                await end(begun)
+            }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
                 options.log("Servers that use the HTTP+SSE transport (before revision 2025-03-26) are not supported.")
             }
