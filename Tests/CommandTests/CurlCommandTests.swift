@@ -55,6 +55,22 @@ import Testing
         }
     }
 
+    @Test(
+        "The message about an invalid header field does not contain the field",
+        arguments: ["X-Key s3cr3t", "X Key: s3cr3t"]
+    )
+    func doesNotShowAnInvalidHeaderField(_ field: String) async throws {
+        try await signedIn { emulator, _, tool in
+            let outcome = try await tool(["curl", "\(emulator.issuer)/orders", "-H", "Accept: */*", "-H", field])
+            #expect(outcome.status == 2 && outcome.output.isEmpty)
+            #expect(
+                outcome.standardError.contains("Header field 2 (-H) is not of the form"),
+                "\(outcome.standardError)"
+            )
+            #expect(!outcome.standardError.contains("s3cr3t"), "\(outcome.standardError)")
+        }
+    }
+
     @Test func aSignInToAnotherResourceDoesNotReplaceTheTokenOfTheProfile() async throws {
         try await signedIn { emulator, _, tool in
             let login = try await tool(["login", "\(emulator.issuer)/orders"])

@@ -235,9 +235,12 @@ struct CurlCommand: AsyncParsableCommand {
 
     private func request(to target: Endpoint) async throws -> TransportRequest {
         var fields: HTTPFields = [:]
-        for header in headers {
+        for (index, header) in headers.enumerated() {
             guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
-                throw ValidationError("\"\(header)\" is not a header field of the form Name: value.")
+                // The argument may contain a secret, such as an API key, in any position.
+                throw ValidationError(
+                    "Header field \(index + 1) (-H) is not of the form \"Name: value\". It is not shown, because it may contain a secret."
+                )
             }
             guard !Self.ownFields.contains(name.canonicalName) else {
                 throw ValidationError("The header field \(name.rawName) cannot be set, because the transport sets it.")
