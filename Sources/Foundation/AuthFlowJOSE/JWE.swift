@@ -48,7 +48,9 @@ package struct JWE: Sendable {
         for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header.headerParameter(name) != nil {
             throw Self.rejection("its header has \"\(name)\", which is not accepted")
         }
-        let name = header["alg"]?.string ?? ""
+        guard let name = header["alg"]?.string else {
+            throw Self.rejection("its header has no \"alg\", or an \"alg\" that is not a string")
+        }
         guard let algorithm = KeyManagementAlgorithm.all.first(where: { $0.rawValue == name }) else {
             throw Self.rejection(
                 "it is encrypted with \"\(DisplayText.sanitized(name, limit: 20))\", which is not accepted (alg)"

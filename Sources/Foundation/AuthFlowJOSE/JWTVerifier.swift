@@ -114,6 +114,9 @@ package struct JWTVerifier: Sendable {
             throw profile.rejection("its header has a \"kid\" that is not a string")
         }
         try checkType(header.headerParameter("typ"))
+        // RFC 7515 section 4.1.1: "alg" "MUST be present", and its value is a string.
+        guard let claimed = header.headerParameter("alg") else { throw profile.rejection("its header has no \"alg\"") }
+        guard claimed.string != nil else { throw profile.rejection("its header has an \"alg\" that is not a string") }
         // RFC 8725 section 3.1: "Libraries MUST enable the caller to specify a supported set of algorithms and MUST NOT use any other
         // algorithms when performing cryptographic operations."
         guard algorithms.contains(jws.header.algorithm) else {
@@ -145,11 +148,14 @@ package struct JWTVerifier: Sendable {
             guard type != nil else { throw profile.rejection("its header has no type (typ)") }
             accepted = types
         }
+        guard let written = type?.string else {
+            throw profile.rejection("its header has a \"typ\" that is not a string")
+        }
+        let name = written.lowercased()
         // RFC 7515 section 4.1.9: "application/" is prepended to a value without a slash.
-        guard let name = type?.string?.lowercased(),
-            accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
+        guard accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
         else {
-            let found = DisplayText.sanitized(type?.string ?? "", limit: 40)
+            let found = DisplayText.sanitized(written, limit: 40)
             throw profile.rejection(
                 "its header declares the type \"\(found)\" (typ); accepted: \(accepted.joined(separator: ", "))"
             )

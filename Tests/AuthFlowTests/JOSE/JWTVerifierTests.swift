@@ -56,4 +56,17 @@ import Testing
             #expect(message.contains("no type (typ)"))
         }
     }
+
+    @Test(
+        "The message names a header parameter that is missing or not a string",
+        arguments: [
+            (["alg": "ES256", "typ": 1], #"its header has a "typ" that is not a string"#),
+            (["alg": "ES256", "typ": ["jwt"]], #"its header has a "typ" that is not a string"#),
+            (["alg": 1], #"its header has an "alg" that is not a string"#),
+            ([:], #"its header has no "alg""#), (["alg": .null], #"its header has no "alg""#),
+        ] as [(JSON, String)]
+    )
+    func namesAnUnusableHeaderParameter(_ header: JSON, _ words: String) throws {
+        #expect(try rejection(header, .invalidIDToken).contains(words))
+    }
 }
