@@ -271,6 +271,20 @@ import Testing
         #expect(response.providerError.map { "\($0)" } == words)
     }
 
+    @Test(
+        "The message states no retry delay of zero",
+        arguments: ["0", "Thu, 01 Jan 2026 00:00:00 GMT"],
+        [HTTPResponse.Status.tooManyRequests, .serviceUnavailable]
+    )
+    func statesNoRetryDelayOfZero(_ retryAfter: String, _ status: HTTPResponse.Status) throws {
+        var response = TransportResponse(head: HTTPResponse(status: status))
+        response.head.headerFields[.retryAfter] = retryAfter
+        let now = Date(timeIntervalSince1970: 1_800_000_000)
+        let error = #expect(throws: AuthError.self) { try response.requireAvailable(from: "api", now: now) }
+        #expect(error?.retryAfter == .zero)
+        #expect(error?.message.hasSuffix("Try again later.") == true, "\(error as Any)")
+    }
+
     @Test func reportsServerErrorsAndRateLimitsWithTheRetryDelay() throws {
         var limited = TransportResponse(
             head: HTTPResponse(status: .tooManyRequests),

@@ -39,9 +39,9 @@ extension TransportResponse {
         let time = serverTime(at: now).timeIntervalSince1970
         let untilReset = reset.map { Duration.seconds($0 < 1e9 ? $0 : max(0, $0 - time)) }
         let wait = retryAfter ?? untilReset
-        let advice =
-            wait.flatMap { $0 <= .seconds(86_400) ? "Try again in \(Int($0.seconds.rounded(.up))) s." : nil }
-            ?? "Try again later."
+        // A delay of zero, or a time in the past, says nothing about when a retry will succeed.
+        let shown = wait.flatMap { $0 > .zero && $0 <= .seconds(86_400) ? $0 : nil }
+        let advice = shown.map { "Try again in \(Int($0.seconds.rounded(.up))) s." } ?? "Try again later."
         throw AuthError(
             .temporarilyUnavailable,
             isLimited
