@@ -118,6 +118,22 @@ import Testing
             }
         }
     }
+
+    /// A pipe holds 64 KiB, so that several writes are needed.
+    @Test("Text is written completely to a terminal that another program has made non-blocking")
+    func writesAllTextToANonblockingTerminal() throws {
+        var ends: [Int32] = [-1, -1]
+        try #require(unsafe pipe(&ends) == 0)
+        let output = ends[1]
+        let input = FileHandle(fileDescriptor: ends[0], closeOnDealloc: true)
+        try #require(fcntl(output, F_SETFL, O_NONBLOCK) == 0)
+        let text = String(repeating: "x", count: 1024 * 1024)
+        Thread.detachNewThread {
+            TerminalPrompt.write(text, to: output)
+            close(output)
+        }
+        #expect(try input.readToEnd()?.count == text.utf8.count)
+    }
     #endif
 
     private static let hasTerminal = FileHandle(forUpdatingAtPath: "/dev/tty") != nil

@@ -77,8 +77,5 @@ public enum TerminalPrompt {
 
     private static var echoes: AuthError { AuthError(.userAgentFailed, "This terminal cannot hide the input.") }
 
-    private static func write(_ text: String, to terminal: Int32) {
-        let bytes = Array(text.utf8)
-        _ = unsafe bytes.withUnsafeBytes { unsafe SystemCall.write(terminal, $0.baseAddress, $0.count) }
-    }
+    static func write(_ text: String, to terminal: Int32) { _ = SystemCall.write(Array(text.utf8), to: terminal) }
 }
