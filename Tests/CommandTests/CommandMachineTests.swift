@@ -293,7 +293,7 @@ import Testing
 
     /// The file of a key contains no algorithm.
     @Test(arguments: ["RSA-OAEP", "ECDH-ES+A256KW"])
-    func publishesADecryptionKeyForItsAlgorithm(_ algorithm: String) async throws {
+    func publishesAndShowsADecryptionKeyForItsAlgorithm(_ algorithm: String) async throws {
         try await CommandHarness.withConfiguration("{}") { _, folder in
             let path = "\(folder)/key.pem"
             let made = try await CommandHarness.run(["keys", "new", path, "--algorithm", algorithm])
@@ -302,6 +302,10 @@ import Testing
             #expect(set.status == 0 && set.output == made.output, "\(set.output)\(set.standardError)")
             #expect(try await CommandHarness.run(arguments + ["RSA1_5"]).status == 2)
             #expect(try await CommandHarness.run(["keys", "jwks", path, "--algorithm", algorithm]).status == 2)
+            let show = ["keys", "show", path, "--algorithm", algorithm]
+            let shown = try await CommandHarness.run(show + ["--decryption"])
+            #expect(shown.status == 0 && shown.output.hasSuffix("\nalgorithms  \(algorithm)\n"), "\(shown.output)")
+            #expect(try await CommandHarness.run(show).status == 2)
         }
     }
 

@@ -28,6 +28,30 @@ struct KeysCommand: AsyncParsableCommand {
         }
     }
 
+    struct DecryptionAlgorithm: ParsableArguments {
+        @Option(
+            help:
+                "With --decryption: the algorithm of the keys. Default: the algorithm in the file or, for an RSA key without one, RSA-OAEP-256."
+        )
+        var algorithm: String?
+
+        func check(isForDecryption: Bool) throws {
+            guard algorithm == nil || isForDecryption else {
+                throw ValidationError("--algorithm requires --decryption.")
+            }
+        }
+
+        /// The decryption keys in a file.
+        func keys(_ path: String, keyID: String?) throws -> [DecryptionKey] {
+            let algorithm = algorithm.map(KeyManagementAlgorithm.init(rawValue:))
+            let keys = try DecryptionKeySource.file(path: path, keyID: keyID, algorithm: algorithm).keys()
+            guard algorithm == nil || keys.allSatisfy({ $0.publicJWK["alg"]?.string == algorithm?.rawValue }) else {
+                throw AuthError(.invalidConfiguration, "A key file specifies a different algorithm (alg).")
+            }
+            return keys
+        }
+    }
+
     struct New: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "new",
@@ -98,9 +122,13 @@ struct KeysCommand: AsyncParsableCommand {
         @Flag(help: "The key is a decryption key.")
         var decryption = false
 
+        @OptionGroup var registered: DecryptionAlgorithm
+
+        func validate() throws { try registered.check(isForDecryption: decryption) }
+
         func run() async throws {
             guard !decryption else {
-                for key in try DecryptionKeySource.file(path: path, keyID: kid).keys() {
+                for key in try registered.keys(path, keyID: kid) {
                     Terminal.result("kid         \(key.keyID ?? "")")
                     Terminal.result("algorithms  \(key.algorithms.map(\.rawValue).joined(separator: " "))")
                 }
@@ -132,28 +160,18 @@ struct KeysCommand: AsyncParsableCommand {
         @Flag(help: "Treat the keys as decryption keys, and print them as such.")
         var decryption = false
 
-        @Option(
-            help:
-                "With --decryption: the algorithm of the keys. Default: the algorithm in the file or, for an RSA key without one, RSA-OAEP-256."
-        )
-        var algorithm: String?
+        @OptionGroup var registered: DecryptionAlgorithm
 
         func validate() throws {
             guard kid == nil || paths.count == 1 else { throw ValidationError("--kid requires a single key file.") }
-            guard algorithm == nil || decryption else { throw ValidationError("--algorithm requires --decryption.") }
+            try registered.check(isForDecryption: decryption)
         }
 
         func run() async throws {
-            let algorithm = algorithm.map(KeyManagementAlgorithm.init(rawValue:))
             let keys =
                 decryption
-                ? try paths.flatMap { path in
-                    try DecryptionKeySource.file(path: path, keyID: kid, algorithm: algorithm).keys().map(\.publicJWK)
-                }
+                ? try paths.flatMap { try registered.keys($0, keyID: kid).map(\.publicJWK) }
                 : try paths.map { try token.source($0, keyID: kid).key().publicJWK }
-            guard algorithm == nil || keys.allSatisfy({ $0["alg"]?.string == algorithm?.rawValue }) else {
-                throw AuthError(.invalidConfiguration, "A key file specifies a different algorithm (alg).")
-            }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
                 throw AuthError(
