@@ -31,6 +31,7 @@ import Testing
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
         Refused(name: "no code", fault: .claim("code", nil)),
         Refused(name: "a code that is not a string", fault: .claim("code", ["x"])),
+        Refused(name: "a code that is a number", fault: .claim("code", 7)),
         Refused(name: "another state", fault: .claims { $0["state"] = "other" }),
         Refused(name: "no state", fault: .claim("state", nil)),
         Refused(name: "no JWT", fault: .redirect { $0["response"] = "nonsense" }),

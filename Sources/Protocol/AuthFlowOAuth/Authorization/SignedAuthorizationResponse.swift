@@ -62,7 +62,9 @@ extension OAuthClient {
         var parameters = FormParameters()
         for (name, value) in (claims.object ?? [:]).sorted(by: { $0.key < $1.key })
         where !Self.jwtClaims.contains(name) {
-            guard let text = value.string ?? value.integer.map(String.init) else { continue }
+            // RFC 6749 appendix A: the standard parameters are strings. Others, such as expires_in, may be numbers.
+            let number = Self.unsigned.contains(name) ? nil : value.integer.map(String.init)
+            guard let text = value.string ?? number else { continue }
             parameters.append(name, text)
         }
         return parameters
