@@ -346,14 +346,62 @@ import Testing
         }
     }
 
+    /// The file with the stored AWS credentials.
+    private static func awsRecord(in store: String) throws -> String {
+        let files = try FileManager.default.contentsOfDirectory(atPath: store).map { "\(store)/\($0)" }
+        let found = files.first { file in
+            let data = try? Data(contentsOf: URL(fileURLWithPath: file))
+            return (try? JSON(parsing: Array(data ?? Data())))?["obtained_at"] != nil
+        }
+        return try #require(found)
+    }
+
+    @Test("A cancelled sign-out removes the AWS credentials that a helper stored after the sign-out had started")
+    func aCancelledSignOutRemovesLaterAWSCredentials() async throws {
+        try await EmulatorServer.run {
+            CountingTokenService($0)
+        } _: { service in
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
+                let headless = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
+                try await CommandHarness.withConfiguration(headless) { path, folder in
+                    for command in [["login"], ["credential", "aws"]] {
+                        let outcome = try await CommandHarness.run(
+                            command + ["--config", path],
+                            environment: ["PASSWORD": "wonderland"]
+                        )
+                        try #require(outcome.status == 0, "\(outcome.standardError)")
+                    }
+                    let record = try Self.awsRecord(in: "\(folder)/store")
+                    let bytes = try Data(contentsOf: URL(fileURLWithPath: record))
+                    let loopback = CommandHarness.profile(
+                        emulator.issuer,
+                        [
+                            "helpers": helpers, "post_logout_redirect_uri": #""http://127.0.0.1/callback""#,
+                            "user_agent": #"{"name": "loopback", "browser": ["/bin/true", "%s"]}"#,
+                        ]
+                    )
+                    try Data(loopback.utf8).write(to: URL(fileURLWithPath: path))
+                    let logout = try await CommandHarness.run(
+                        ["logout", "--browser", "--config", path],
+                        interruptWhen: { text in
+                            guard text.hasSuffix("(Ctrl-C to stop).\n") else { return false }
+                            let mode = [FileAttributeKey.posixPermissions: 0o600]
+                            return FileManager.default.createFile(atPath: record, contents: bytes, attributes: mode)
+                        }
+                    )
+                    #expect(logout.status == 130, "\(logout.standardError)")
+                    #expect(!FileManager.default.fileExists(atPath: record))
+                }
+            }
+        }
+    }
+
     @Test func awsCredentialsAreReturnedEvenIfTheyCannotBeStored() async throws {
         try await withAWSCredentials { service, store, first, again in
-            let files = try FileManager.default.contentsOfDirectory(atPath: store).map { "\(store)/\($0)" }
-            let found = files.first { file in
-                let data = try? Data(contentsOf: URL(fileURLWithPath: file))
-                return (try? JSON(parsing: Array(data ?? Data())))?["obtained_at"] != nil
-            }
-            let record = try #require(found)
+            let record = try Self.awsRecord(in: store)
             try FileManager.default.removeItem(atPath: record)
             // A file cannot replace a directory.
             service.onRequest {

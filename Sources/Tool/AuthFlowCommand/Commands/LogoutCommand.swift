@@ -68,11 +68,11 @@ struct LogoutCommand: AsyncParsableCommand {
         })
         // Fails before anything is removed, rather than afterwards.
         if browser, !client.isWithoutUser { try await requireSignOutPage(client) }
-        await removeAWSKeys(of: client)
+        await Self.removeAWSKeys(of: client, options.choice)
         if local {
             // An unreadable record is preserved only if --account is given; an account in the configuration is not sufficient.
             let hadTokens = try await client.signOutLocally(discardingUnreadable: options.account == nil)
-            await removeAWSKeys(of: client)
+            await Self.removeAWSKeys(of: client, options.choice)
             guard hadTokens || options.account == nil else { throw unknownAccount }
             return Terminal.printMessage(hadTokens ? "Signed out on this machine." : absence(client))
         }
@@ -87,6 +87,9 @@ struct LogoutCommand: AsyncParsableCommand {
                 return try await client.signOut(endingSession: true)
             }
         } catch let error as CancellationError {
+            // In a separate task, because the current task is cancelled: the store would not remove anything.
+            let choice = options.choice
+            await Task { await Self.removeAWSKeys(of: client, choice) }.value
             if showsPage.load(ordering: .sequentiallyConsistent) {
                 Terminal.printMessage(
                     "You are signed out on this machine, but your session at the provider may still be active."
@@ -94,7 +97,7 @@ struct LogoutCommand: AsyncParsableCommand {
             }
             throw error
         }
-        await removeAWSKeys(of: client)
+        await Self.removeAWSKeys(of: client, options.choice)
         if options.account != nil, signOut.credential == nil, !wasEnded { throw unknownAccount }
         guard signOut.credential != nil else {
             Terminal.printMessage(
@@ -154,8 +157,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     /// Removes the credentials before the sign-out, which may be interrupted, and after it, because a program may have
     /// obtained new credentials in the meantime.
-    private func removeAWSKeys(of client: AuthClient) async {
-        let choice = options.choice
+    private static func removeAWSKeys(of client: AuthClient, _ choice: ProfileChoice) async {
         do {
             try await AWSKeys.remove(try choice.file().profile(choice.profile), client)
         } catch {
