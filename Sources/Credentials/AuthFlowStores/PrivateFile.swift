@@ -103,14 +103,16 @@ package struct PrivateFile {
             let owner = isKey ? "this user or root" : "this user"
             throw AuthError(.storageFailed, "\(path) is not a regular file owned by \(owner), so it is not trusted.")
         }
-        let remedy =
-            isCredential
-            ? "Sign out locally, which removes it, and sign in again; or, if you are sure that it is not"
-            : "If you are sure that it is not"
         guard isKey ? KeyFileAccess.isPrivate(status) : status.st_mode & 0o077 == 0 else {
+            let command = "run: chmod 600 \(ShellWord.path(path))"
+            let remedy =
+                isCredential
+                ? "Sign out locally, which removes it, and sign in again; or, if you are sure that it is not, \(command)"
+                : isKey && status.st_uid != geteuid()
+                    ? KeyFileAccess.advice(status, path) : "If you are sure that it is not, \(command)"
             throw AuthError(
                 .storageFailed,
-                "Other users can access \(path), so its content may be compromised. \(remedy), run: chmod 600 \(ShellWord.path(path))"
+                "Other users can access \(path), so its content may be compromised. \(remedy)"
             )
         }
     }

@@ -26,9 +26,7 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         }
         guard KeyFileAccess.isOwnerTrusted(status) else { throw rejection("it belongs to another user") }
         guard KeyFileAccess.isPrivate(status) else {
-            // This program reads a file of root through its group.
-            let mode = status.st_uid == geteuid() ? "600" : "o-rwx,g-wx"
-            throw rejection("other users can access it. Run: chmod \(mode) \(ShellWord.path(path))")
+            throw rejection("other users can access it. \(KeyFileAccess.advice(status, path))")
         }
         let version = FileVersion(status)
         if let last = last.withLock({ $0 }), last.version == version { return last.key }

@@ -98,7 +98,7 @@ struct TrustedFile {
         // The owner of an ancestor of the home directory could also replace the programs that this user's shell runs.
         let isOfHome = "\(Self.home)/".hasPrefix(directory == "/" ? "/" : "\(directory)/")
         guard !checksOwners || isTrusted(status.st_uid) || isOfHome else { throw replaceable(by: directory) }
-        guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(directory) }
+        guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(status, directory) }
     }
 
     private static let home: String = {
@@ -136,12 +136,14 @@ struct TrustedFile {
 
     private func requireTrustedOwner(_ status: stat, _ path: String) throws(AuthError) {
         guard !checksOwners || isOwn(status.st_uid) else { throw foreign(path) }
-        guard !PrivateGroup.letsOthersWrite(status) else { throw writable(path) }
+        guard !PrivateGroup.letsOthersWrite(status) else { throw writable(status, path) }
     }
 
-    private func writable(_ path: String) -> AuthError {
-        refusal(
-            "Other users can write to \(DisplayText.sanitized(path)), so the \(subject) cannot be trusted. Check its contents, then run: chmod go-w \(ShellWord.path(path))"
+    private func writable(_ status: stat, _ path: String) -> AuthError {
+        // Only the owner and root can change the mode (chmod(2)).
+        let actor = status.st_uid == geteuid() || geteuid() == 0 ? "run" : "have its owner run"
+        return refusal(
+            "Other users can write to \(DisplayText.sanitized(path)), so the \(subject) cannot be trusted. Check its contents, then \(actor): chmod go-w \(ShellWord.path(path))"
         )
     }
 

@@ -346,6 +346,17 @@ import Testing
         }
     }
 
+    /// Only the owner of a file can change its mode.
+    @Test("The advice about a key file that is not private depends on its owner")
+    func advisesTheOwnerOfAKeyFile() {
+        var status = stat()
+        status.st_uid = geteuid()
+        #expect(KeyFileAccess.advice(status, "key.pem") == "Run: chmod 600 key.pem")
+        status.st_uid = geteuid() + 1
+        let advice = KeyFileAccess.advice(status, "key.pem")
+        #expect(advice.hasPrefix("It belongs to root: copy the key") && !advice.contains("chmod 600"))
+    }
+
     @Test(.enabled(if: geteuid() == 0, "Only root can give a file to another user."))
     func rejectsAKeyFileOfAnotherUser() throws {
         try withKeyFile(Self.ed25519) { path in
