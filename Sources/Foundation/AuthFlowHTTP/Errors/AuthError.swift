@@ -68,7 +68,8 @@ extension AuthError {
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// The operation timed out.
         public static let timedOut = Self(rawValue: "timed_out")
-        /// The user or the provider denied the request (`access_denied`).
+        /// The user or the provider denied the request (`access_denied`), or the user closed the system's sign-in window, in which case
+        /// ``AuthError/providerError`` is nil.
         public static let accessDenied = Self(rawValue: "access_denied")
         /// The provider responded with an OAuth error, which is in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
