@@ -92,7 +92,8 @@ extension UserAgentFactory {
             if case .privateUse(let scheme) = redirectURI.kind {
                 .customScheme(scheme)
             } else {
-                .https(host: redirect.host ?? "", path: redirect.path)
+                // RFC 3986 section 6.2.3: browsers send an empty path as "/".
+                .https(host: redirect.host ?? "", path: redirect.path.isEmpty ? "/" : redirect.path)
             }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
