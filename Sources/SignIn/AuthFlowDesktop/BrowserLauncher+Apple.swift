@@ -7,10 +7,10 @@ import UIKit
 
 extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`. An app extension cannot open the browser, because
-    /// it has no `UIApplication`.
+    /// it has no `UIApplication`. If the system does not open the URL, the sign-in fails with `user_agent_failed`.
     @available(iOSApplicationExtension, unavailable)
     public static var application: BrowserLauncher {
-        BrowserLauncher(opener: { url, onFailure in
+        BrowserLauncher(isOfApp: true, opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
             Task { @MainActor in
                 // The system does not open a URL for an app in the background, or if a restriction disables the browser.
@@ -26,9 +26,10 @@ extension BrowserLauncher {
 import AppKit
 
 extension BrowserLauncher {
-    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`. If the system does not open the URL, the sign-in
+    /// fails with `user_agent_failed`.
     public static var workspace: BrowserLauncher {
-        BrowserLauncher(opener: { url, onFailure in
+        BrowserLauncher(isOfApp: true, opener: { url, onFailure in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
             Task { @MainActor in
                 if !NSWorkspace.shared.open(address) { onFailure("the system did not open the URL") }

@@ -8,13 +8,20 @@ public struct BrowserLauncher: Sendable {
 
     private let opener: @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String
 
+    /// Whether the launcher belongs to an app. An app does not show the URL to the user, so the user cannot open it if the launcher fails.
+    let isOfApp: Bool
+
     /// Creates a launcher from a function that opens a URL and returns the name of the program that it started.
     public init(_ opener: @escaping @Sendable (_ url: String) throws -> String) {
-        self.opener = { url, _ in try opener(url) }
+        self.init(opener: { url, _ in try opener(url) })
     }
 
     /// Creates a launcher from a function that can also report a failure later.
-    init(opener: @escaping @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String) {
+    init(
+        isOfApp: Bool = false,
+        opener: @escaping @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String
+    ) {
+        self.isOfApp = isOfApp
         self.opener = opener
     }
 
@@ -42,6 +49,20 @@ public struct BrowserLauncher: Sendable {
         } catch {
             report("none: \(error)")
         }
+    }
+
+    /// Opens a URL for a user agent of an app, reports the outcome, and waits until the task is cancelled.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the browser does not open the URL; `CancellationError`.
+    func openAndWait(_ url: String, reporter: FlowReporter) async throws -> String {
+        let (failures, failure) = AsyncStream<String>.makeStream()
+        let outcome = try open(url) { failure.yield($0) }
+        reporter.report(.userAgentVisit, details: ["browser": outcome])
+        for await reason in failures {
+            reporter.report(.userAgentVisit, details: ["browser": "none: \(reason)"])
+            throw AuthError(.userAgentFailed, "The browser could not be opened: \(reason).")
+        }
+        withExtendedLifetime(failure) {}
+        throw CancellationError()
     }
 
     /// A launcher for the browser of a launch environment: ``/AuthFlow/LaunchEnvironment/browser-swift.property``.

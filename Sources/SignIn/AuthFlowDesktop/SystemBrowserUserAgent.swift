@@ -86,6 +86,10 @@ extension SystemBrowserUserAgent: UserAgent {
                 ],
                 url: url
             )
+            // The redirect to an app arrives only through `AuthClient.resume(with:)`.
+            if let launcher, launcher.isOfApp, handoff == nil {
+                return try await launcher.openAndWait(url, reporter: options.reporter)
+            }
             launcher?.open(url, reporter: options.reporter)
             return try await arrival()
         }

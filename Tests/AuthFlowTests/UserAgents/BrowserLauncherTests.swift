@@ -113,6 +113,27 @@ import Testing
         for await why in reasons { Issue.record("\(why)") }
     }
 
+    @Test("If the system does not open the URL for an app, the visit ends", .timeLimit(.minutes(1)))
+    func aFailureEndsTheVisitOfAnApp() async throws {
+        let launcher = BrowserLauncher(isOfApp: true) { _, onFailure in
+            Task { onFailure("the system did not open the URL") }
+            return "the system's browser"
+        }
+        let options = RedirectOptions(
+            redirectURIs: ["com.example.app:/callback"],
+            state: Secret("state"),
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await SystemBrowserUserAgent(launcher: launcher).withRedirectSession(options) {
+                try await $0.visit("https://id.example.com/authorize")
+            }
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message == "The browser could not be opened: the system did not open the URL.")
+    }
+
     @Test func reportsWhichBrowserIsMissing() {
         let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
         let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }
