@@ -411,6 +411,16 @@ import Testing
                     environment: ["PASSWORD": "builder"]
                 )
                 #expect(added.status == 0, "\(added.standardError)")
+                #expect(!added.standardError.contains("No account was added"), "\(added.standardError)")
+                let again = try await CommandHarness.run(
+                    ["login", "--add-account", "--config", other],
+                    environment: ["PASSWORD": "builder"]
+                )
+                #expect(again.status == 0, "\(again.standardError)")
+                #expect(
+                    again.standardError.contains("No account was added, because Bob Example was already signed in."),
+                    "\(again.standardError)"
+                )
                 let listed = try await CommandHarness.run(
                     ["accounts", "--config", path]
                 )

@@ -127,6 +127,7 @@ struct LoginCommand: AsyncParsableCommand {
         if let trace { try beginTrace(trace) }
         // The trace is also written when the login fails, which is when it is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
+        let previous = addAccount ? (try? await client.accounts()) ?? [] : []
         let signIn: SignIn
         do {
             signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
@@ -143,6 +144,7 @@ struct LoginCommand: AsyncParsableCommand {
             coversDetails: client.coversAuthorizationDetails(signIn.credential),
             tokens: client.tokensWithoutSignIn
         )
+        if !options.quiet { reportRepeatedAccount(signIn.credential, previous) }
         if client.credentials.store is MemoryTokenStore, !options.quiet {
             Terminal.printMessage(
                 "The tokens were not stored, because \"store\" is \"memory\": other commands cannot use them."
@@ -150,6 +152,18 @@ struct LoginCommand: AsyncParsableCommand {
         }
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError, !(await client.storeUnsavedTokens(of: signIn)) { throw error }
+    }
+
+    /// Reports that the user was already signed in, although another account was to be added.
+    /// - Parameter previous: The accounts before the login.
+    private func reportRepeatedAccount(_ credential: Credential, _ previous: [Identity]) {
+        guard let user = credential.identity,
+            previous.contains(where: {
+                $0.issuer.isIdentical(to: user.issuer) && $0.subject.isIdentical(to: user.subject)
+            })
+        else { return }
+        let advice = device || isPrivate ? "" : " If your browser signs in the same user again, use --private."
+        Terminal.printMessage("No account was added, because \(user.displayName) was already signed in.\(advice)")
     }
 
     /// Explains how to register this program as the desktop's handler for the scheme of a redirect URI.
