@@ -4,7 +4,7 @@ public import AuthFlowStorage
 
 #if canImport(Glibc)
 import AuthFlowEssentials
-import Glibc
+import AuthFlowSystem
 import Synchronization
 
 /// Stores credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them

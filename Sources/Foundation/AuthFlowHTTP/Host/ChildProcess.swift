@@ -1,6 +1,6 @@
 #if os(Linux)
 import AuthFlowEssentials
-package import Glibc
+package import AuthFlowSystem
 
 /// Starts child processes that do not inherit the streams, terminal, signal handling or environment of this process.
 package enum ChildProcess {

@@ -1,8 +1,5 @@
 import AuthFlowEssentials
-
-#if canImport(Glibc)
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The user's home directory.
 package enum HomeDirectory {

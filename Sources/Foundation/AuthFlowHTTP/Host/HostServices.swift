@@ -1,8 +1,5 @@
 public import AuthFlowEssentials
-
-#if canImport(Glibc)
-import Glibc
-#endif
+import AuthFlowSystem
 
 /// The host services that the engine uses: time, randomness, waiting, and the process environment.
 ///

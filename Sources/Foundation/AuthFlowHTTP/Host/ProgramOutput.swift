@@ -1,9 +1,6 @@
 import AuthFlowEssentials
+import AuthFlowSystem
 import Synchronization
-
-#if canImport(Glibc)
-import Glibc
-#endif
 
 /// Runs a program and captures its output.
 package enum ProgramOutput {
@@ -72,7 +69,7 @@ private final class Child: Sendable {
     /// Kills the program's process group; if the program has not been started yet, prevents it from starting.
     func kill() {
         state.withLock { state in
-            if case .running(let identifier) = state { Glibc.kill(-identifier, SIGKILL) }
+            if case .running(let identifier) = state { SystemCall.kill(-identifier, SIGKILL) }
             if case .notStarted = state { state = .over }
         }
     }

@@ -52,6 +52,8 @@ package enum SystemCall {
         return fsync(descriptor) == 0
     }
 
+    package static func kill(_ process: pid_t, _ signal: Int32) { _ = signalProcess(process, signal) }
+
     package static func listen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listenAt(descriptor, backlog) }
 
     @unsafe package static func connect(
@@ -70,6 +72,8 @@ private func writeBytes(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count
 private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
     unsafe read(descriptor, bytes, count)
 }
+
+private func signalProcess(_ process: pid_t, _ signal: Int32) -> Int32 { kill(process, signal) }
 
 private func listenAt(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listen(descriptor, backlog) }
 

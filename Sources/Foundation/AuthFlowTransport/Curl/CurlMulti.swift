@@ -1,8 +1,8 @@
 import AuthFlowHTTP
 
 #if os(Linux)
+import AuthFlowSystem
 import CCurl
-import Glibc
 
 /// libcurl's handle for many transfers on one thread (libcurl-multi(3)).
 ///
