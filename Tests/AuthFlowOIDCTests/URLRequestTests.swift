@@ -36,6 +36,19 @@ import FoundationNetworking
         #expect(claims["ath"]?.string?.isEmpty == false)
     }
 
+    /// `URLSession` does not send the fragment.
+    @Test("A request whose URL has a fragment is authorized without the fragment")
+    func authorizesARequestWhoseURLHasAFragment() async throws {
+        let client = try client(usesDPoP: true)
+        _ = try await client.signIn()
+        var request = URLRequest(url: try #require(URL(string: "https://api.example.com/mail?page=2#unread")))
+        try await client.authorize(&request)
+        #expect(request.value(forHTTPHeaderField: "Authorization") != nil)
+        let proof = try #require(request.value(forHTTPHeaderField: "DPoP"))
+        let claims = try JSON(parsing: try #require(Base64URL.decode(proof.split(separator: ".")[1])))
+        #expect(claims["htu"] == "https://api.example.com/mail")
+    }
+
     /// RFC 9449 section 4.2: `htu` is the target URI of the request as it is sent (RFC 9110 section 7.1).
     @Test(arguments: [
         ("https://api.example.com", "https://api.example.com/"),

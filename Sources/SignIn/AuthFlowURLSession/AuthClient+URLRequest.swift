@@ -17,12 +17,17 @@ extension AuthClient {
     /// the token with them, so reject redirects in its delegate. A background session does not ask its delegate, but always follows redirects: use it
     /// only for URLs that do not redirect, and request the token with ``/AuthFlow/AuthClient/freshCredential(lasting:)`` for the expected duration
     /// beforehand, because the system may send the request much later.
+    ///
+    /// For a WebSocket, whose URL has the scheme `wss`, call ``/AuthFlow/AuthClient/authorizationFields(method:url:)`` with `GET` and the corresponding
+    /// https URL, and add the fields to the request.
     /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token must not be sent there; any error that `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {
+        // RFC 9110 section 7.1: the target of a request "excludes the reference's fragment component". `URLSession` does not send it.
+        let url = (request.url?.absoluteString ?? "").prefix { $0 != "#" }
         let fields = try await authorizationFields(
             method: HTTPRequest.Method(rawValue: request.httpMethod ?? "GET") ?? .get,
-            url: request.url?.absoluteString ?? ""
+            url: String(url)
         )
         for field in fields { request.setValue(field.value, forHTTPHeaderField: field.name.rawName) }
     }
