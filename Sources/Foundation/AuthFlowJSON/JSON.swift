@@ -54,6 +54,9 @@ extension JSON {
         if case .integer(let value) = self { value } else { nil }
     }
 
+    /// The integer, in any notation: 100, 100.0 and 1e2 are the same number (RFC 8259 section 6), and some programs write integers with a fraction.
+    package var wholeNumber: Int64? { integer ?? number.flatMap { Int64(exactly: $0) } }
+
     /// The number, with or without a fraction, if this is a number.
     public var number: Double? {
         switch self {

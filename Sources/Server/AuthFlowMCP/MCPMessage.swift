@@ -100,7 +100,7 @@ struct MCPMessage: Sendable {
     /// Whether two IDs are equal, however a number is written: some servers send 5 as "5" or 5.0.
     static func areEqual(_ left: JSON, _ right: JSON) -> Bool {
         func text(_ id: JSON) -> String? {
-            id.string ?? (id.integer ?? id.number.flatMap { Int64(exactly: $0) }).map(String.init)
+            id.string ?? id.wholeNumber.map(String.init)
         }
         guard let own = text(left), let other = text(right) else { return left == right }
         return own.isIdentical(to: other)

@@ -25,7 +25,7 @@ struct ConfigurationChecker {
             if let problem = problem(text) { report(problem, at: path) }
         case .number(let range):
             let needed = "a whole number from \(range.lowerBound) to \(range.upperBound)"
-            guard let number = json.integer else { return expected(needed, json, at: path) }
+            guard let number = json.wholeNumber else { return expected(needed, json, at: path) }
             if !range.contains(Int(number)) { report("expected \(needed), found \(number)", at: path) }
         case .flag:
             if json.bool == nil { expected("true or false", json, at: path) }

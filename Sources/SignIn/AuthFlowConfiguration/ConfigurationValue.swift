@@ -116,7 +116,7 @@ extension ConfigurationValue<Int> {
     /// An integer within bounds.
     public static func number(_ range: ClosedRange<Int>) -> Self {
         Self(.number(range), write: { .integer(Int64($0)) }) { node throws(ConfigurationError) in
-            Int(try node.required(node.json.integer))
+            Int(try node.required(node.json.wholeNumber))
         }
     }
 }
@@ -125,7 +125,7 @@ extension ConfigurationValue<Duration> {
     /// A whole number of seconds within bounds.
     public static func seconds(_ range: ClosedRange<Int>) -> Self {
         Self(.number(range), write: { .integer($0.components.seconds) }) { node throws(ConfigurationError) in
-            .seconds(try node.required(node.json.integer))
+            .seconds(try node.required(node.json.wholeNumber))
         }
     }
 }

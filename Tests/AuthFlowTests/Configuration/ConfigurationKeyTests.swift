@@ -74,6 +74,14 @@ import Testing
         #expect(try object[Self.size] == 3)
     }
 
+    /// JSON Schema considers these to be integers, too.
+    @Test("An integer may be written with a fraction or an exponent", arguments: ["8443.0", "8.443e3"])
+    func acceptsAnIntegerInAnyNotation(_ number: String) throws {
+        let object = try object("{\"name\": \"n\", \"port\": \(number), \"pause\": 7.0}")
+        #expect(try object[Self.port] == 8443)
+        #expect(try object[Self.pause] == .seconds(7))
+    }
+
     @Test func usesTheDefaultValueOfAnAbsentKey() throws {
         let object = try object(#"{"name": "n"}"#)
         #expect(try object[Self.port] == 443)
@@ -103,6 +111,8 @@ import Testing
     @Test(arguments: [
         Wrong(member: #""port": 0"#, path: "port", words: "from 1 to 65535"),
         Wrong(member: #""port": "443""#, path: "port", words: "whole number"),
+        Wrong(member: #""port": 443.5"#, path: "port", words: "whole number"),
+        Wrong(member: #""port": 1e300"#, path: "port", words: "whole number"),
         Wrong(member: #""colour": "gren""#, path: "colour", words: #"Did you mean "green"?"#),
         Wrong(member: #""colour": 5"#, path: "colour", words: #"expected "red" or "green", found a number"#),
         Wrong(member: #""open": 1"#, path: "open", words: "true or false"),

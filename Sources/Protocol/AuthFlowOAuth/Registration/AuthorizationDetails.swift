@@ -76,7 +76,7 @@ package enum AuthorizationDetails {
         }
         if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
         // Numbers are compared by value, regardless of notation. A `Double` does not distinguish all integers of more than 53 bits.
-        if let integer = json.integer ?? json.number.flatMap({ Int64(exactly: $0) }) { return "\(integer)" }
+        if let integer = json.wholeNumber { return "\(integer)" }
         if let number = json.number { return "\(number)" }
         // Written as a list of code points, so that no string can be mistaken for another value.
         if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
