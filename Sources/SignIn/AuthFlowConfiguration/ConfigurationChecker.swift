@@ -16,6 +16,10 @@ struct ConfigurationChecker {
         switch shape {
         case .any:
             break
+        case .typedObject:
+            guard json.object != nil else { return expected("an object with a \"type\"", json, at: path) }
+            guard let type = json["type"] else { return report("the key \"type\" is missing", at: path) }
+            check(type, .text, at: path.member("type"))
         case .text, .path:
             if json.string?.isEmpty != false { expected("a non-empty string", json, at: path) }
         case .formatted(let format, let problem):

@@ -67,7 +67,7 @@ private struct ConfigurationLookup {
     /// - Returns: The values as JSON; nil when none of them exists.
     mutating func json(_ shape: ConfigurationShape, at key: [String]) async throws -> JSON? {
         switch shape {
-        case .any, .map: return nil
+        case .any, .typedObject, .map: return nil
         case .text, .formatted, .path, .choice: return try await values.text(key).map(JSON.string)
         case .number: return try await values.number(key).map { .integer(Int64($0)) }
         case .flag: return try await values.flag(key).map(JSON.bool)

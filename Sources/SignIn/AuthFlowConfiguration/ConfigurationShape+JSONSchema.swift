@@ -55,6 +55,16 @@ extension ConfigurationShape {
     fileprivate var jsonSchema: JSON {
         switch self {
         case .any: [:]
+        case .typedObject:
+            [
+                "type": "object", "required": ["type"],
+                "properties": [
+                    "type": [
+                        "type": "string", "minLength": 1,
+                        "description": "The type, which determines the other members (RFC 9396 section 2).",
+                    ]
+                ],
+            ]
         case .text, .path: ["type": "string", "minLength": 1]
         case .formatted(let format?, _): ["type": "string", "format": .string(format)]
         case .formatted(nil, _): ["type": "string", "minLength": 1]

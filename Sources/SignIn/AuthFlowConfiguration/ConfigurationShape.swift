@@ -5,6 +5,8 @@ import AuthFlowJSON
 indirect enum ConfigurationShape: Sendable {
     /// Any value, which is validated elsewhere.
     case any
+    /// An object with a `type`, a non-empty string, and any other members.
+    case typedObject
     /// A string with at least one character.
     case text
     /// A string for which `problem` returns nil, optionally in a JSON Schema format.

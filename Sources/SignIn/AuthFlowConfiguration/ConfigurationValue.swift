@@ -84,9 +84,9 @@ extension ConfigurationValue<String> {
 }
 
 extension ConfigurationValue<JSON> {
-    /// An array of arbitrary JSON values; `check` validates it when it is read.
-    static func array(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
-        Self(.list(.any, canBeEmpty: false)) { node throws(ConfigurationError) in
+    /// An array of objects, each with a `type`; `check` validates it when it is read.
+    static func typedObjects(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
+        Self(.list(.typedObject, canBeEmpty: false)) { node throws(ConfigurationError) in
             try node.located { () throws(AuthError) in try check(node.json) }
             return node.json
         }

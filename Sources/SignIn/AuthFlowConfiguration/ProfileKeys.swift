@@ -136,7 +136,7 @@ public enum ProfileKeys {
     )
     static let authorizationDetails = ConfigurationKey(
         "authorization_details",
-        ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
+        ConfigurationValue<JSON>.typedObjects { json throws(AuthError) in try AuthorizationDetails.check(json) },
         "The authorization details to request in addition to scopes (RFC 9396): an array of objects, each with a type."
     )
     static let requiresExactDetails = ConfigurationKey(

@@ -846,6 +846,27 @@ private final class SecretiveAgents: Sendable {
         #expect(schema["properties"]?["profiles"]?["additionalProperties"]?["anyOf"]?.array?.count == 1)
     }
 
+    @Test(
+        "The parser and the JSON Schema require that authorization details are objects with a type",
+        arguments: [
+            (#"["any"]"#, "[0]", #"expected an object with a "type", found a string"#),
+            (#"[{"type": "payment"}, {}]"#, "[1]", #"the key "type" is missing"#),
+            (#"[{"type": 1}]"#, "[0].type", "found a number"), (#"[{"type": ""}]"#, "[0].type", "is empty"),
+        ]
+    )
+    func requiresTheTypeOfAuthorizationDetails(_ details: String, _ place: String, _ words: String) throws {
+        let error = try #require(throws: ConfigurationError.self) {
+            try client("{\(Self.good), \"authorization_details\": \(details)}")
+        }
+        #expect(error.issues.map(\.keyPath) == ["profiles.work.authorization_details\(place)"])
+        #expect(error.issues.first?.problem.contains(words) == true, "\(error)")
+        let schema = ConfigurationFile.jsonSchema(providers: [.fake], userAgents: [.fake], stores: [.memory])
+        let profile = schema["properties"]?["profiles"]?["additionalProperties"]?["anyOf"]?.array?.first
+        let element = profile?["properties"]?["authorization_details"]?["items"]
+        #expect(element?["required"]?.strings == ["type"])
+        #expect(element?["properties"]?["type"]?["minLength"] == 1)
+    }
+
     @Test func aRepeatedTypeIsNotDefinedSeparatelyInTheJSONSchema() {
         let schema: [String: JSON] = ["properties": ["a": ["type": "string"], "b": ["type": "string"]]]
         #expect(SharedSchemas(of: schema, names: [:]).schema == .object(schema))
