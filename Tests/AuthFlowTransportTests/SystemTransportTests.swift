@@ -399,6 +399,11 @@ import Testing
             message: "Is it an HTTP proxy?"
         ),
         FailedProxy(
+            name: "closes the connection within the header section of its response",
+            script: [.receive, .send("HTTP/1.1 200 OK\r\nServer: x\r\n")],
+            message: "Is it an HTTP proxy?"
+        ),
+        FailedProxy(
             name: "uses plain HTTP instead of TLS",
             scheme: "https",
             script: [.receiveBytes(1), .send("HTTP/1.1 400 Bad Request\r\n\r\n")],

@@ -37,7 +37,8 @@ struct CurlFailure {
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
         // RFC 9110 section 9.3.6: a connection to the server exists only after the proxy has responded to CONNECT with a 2xx status.
-        let isAtProxy = !isConnected && connectStatus < 200 && proxy?.url.hasPrefix("http") == true
+        let isUnconnected = !isConnected && proxy?.url.hasPrefix("http") == true
+        let isAtProxy = isUnconnected && connectStatus < 200
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
         switch result {
         case AUTHFLOW_CURL_TIMED_OUT:
@@ -62,7 +63,8 @@ struct CurlFailure {
             error = failure(
                 "\(peer.capitalizedFirst) could not connect to \(place), or rejected the configured credentials. Is it a SOCKS proxy, and does it allow this server?"
             )
-        case _ where isAtProxy && Self.lostProxies.contains(result):
+        // After a 2xx status, the rest of the header section may be missing, or too large. A failed TLS handshake with the server has a different code.
+        case _ where isUnconnected && Self.lostProxies.contains(result):
             error = failure(
                 "\(peer.capitalizedFirst) closed the connection, or sent an invalid response, before it had connected to \(place). Is it an HTTP proxy?"
             )
