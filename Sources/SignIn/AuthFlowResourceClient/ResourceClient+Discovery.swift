@@ -1,6 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowOAuth
-public import AuthFlowSignIn
+package import AuthFlowSignIn
 import Synchronization
 
 /// The authorization server for a resource, after discovery and validation.
@@ -271,7 +271,7 @@ extension ResourceClient {
     ///   server, or nil if there was no old registration or another resource has tokens from it; and the outcome of the sign-out.
     /// - Throws: ``AuthError`` with `unsupported` when the client is not dynamically registered there; any error from discovery, registration,
     ///   the store or the sign-out.
-    public func renewRegistration() async throws -> (
+    package func renewRegistration() async throws -> (
         new: StoredRegistration, old: StoredRegistration?, signOut: SignOut
     ) {
         let challenge = try await requestChallenge()

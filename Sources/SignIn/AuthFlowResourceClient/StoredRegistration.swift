@@ -1,4 +1,4 @@
-public import AuthFlowEssentials
+package import AuthFlowEssentials
 public import AuthFlowOAuth
 public import AuthFlowStorage
 public import AuthFlowTransport
@@ -18,10 +18,10 @@ public struct StoredRegistration: Sendable {
     public let scopes: [String]
 
     /// The time of the registration.
-    public let registeredAt: Date
+    package let registeredAt: Date
 
     /// The expiry of the client secret; nil when there is no secret or the secret does not expire.
-    public let secretExpiresAt: Date?
+    package let secretExpiresAt: Date?
 
     /// The client authentication at the token endpoint, including the secret.
     let authentication: ClientAuthentication
