@@ -1,7 +1,5 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
 public import AuthFlowIssuer
-public import AuthFlowJSON
 public import AuthFlowStorage
 
 /// A type that describes one identity provider: its endpoints, and its deviations from the standards.

@@ -1,7 +1,5 @@
 public import AuthFlowEssentials
-package import AuthFlowHTTP
 package import AuthFlowIssuer
-import AuthFlowJOSE
 public import AuthFlowJSON
 
 /// An authorization request that awaits its response (RFC 6749 section 4.1.1): the URL to visit, and the values for

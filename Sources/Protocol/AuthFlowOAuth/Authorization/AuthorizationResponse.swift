@@ -1,6 +1,5 @@
 public import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 /// An authorization response that has passed every check (RFC 6749 section 4.1.2, RFC 9207).
 public struct AuthorizationResponse: Sendable {

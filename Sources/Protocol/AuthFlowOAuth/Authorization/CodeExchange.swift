@@ -1,7 +1,6 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 extension OAuthClient {
     /// Validates an authorization response and exchanges its code for a credential (RFC 6749 section 4.1.3, RFC 7636 section

@@ -1,7 +1,5 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 extension ProviderResponse {
     /// The `request_uri` of a pushed authorization request (RFC 9126 section 2.2), and the number of seconds for which the server accepts it.

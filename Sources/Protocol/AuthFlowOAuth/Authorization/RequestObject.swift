@@ -1,8 +1,5 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 extension OAuthClient {
     /// The lifetime of a request object, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows up to an hour.

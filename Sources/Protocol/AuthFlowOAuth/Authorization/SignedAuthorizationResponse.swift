@@ -1,7 +1,4 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 extension OAuthClient {
     /// Verifies an authorization response in the form of a signed JWT, in the order of JARM section 2.4: first the claims, which are

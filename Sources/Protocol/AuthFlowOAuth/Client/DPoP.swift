@@ -1,8 +1,6 @@
 package import AuthFlowEssentials
 package import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 package import HTTPTypes
 
 extension OAuthClient {

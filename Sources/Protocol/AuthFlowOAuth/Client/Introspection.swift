@@ -1,8 +1,6 @@
 public import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
 public import AuthFlowJSON
-import HTTPTypes
 
 extension OAuthClient {
     /// Requests the state of a token, and information about it, from the provider (RFC 7662).

@@ -1,6 +1,4 @@
-package import AuthFlowHTTP
 public import AuthFlowIssuer
-import AuthFlowJSON
 public import AuthFlowStorage
 
 /// A client of an authorization server: it builds and sends standard requests, and validates the responses.

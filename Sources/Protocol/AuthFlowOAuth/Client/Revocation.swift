@@ -1,4 +1,3 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
 
 extension OAuthClient {

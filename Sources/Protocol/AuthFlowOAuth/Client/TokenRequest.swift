@@ -1,9 +1,5 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
-import HTTPTypes
 
 /// The tokens of a token response: parsed, but not yet validated.
 package struct TokenResponse: Sendable {

@@ -1,7 +1,4 @@
-package import AuthFlowHTTP
 package import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 extension OAuthClient {
     /// The expected claims of every ID Token that this server issues to this client.

@@ -1,8 +1,5 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
 public import AuthFlowJSON
-import HTTPTypes
 
 extension OAuthClient {
     /// The provider's claims about a user, from its userinfo endpoint (OIDC Core section 5.3) or its adapter's equivalent.

@@ -1,7 +1,5 @@
 package import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 extension OAuthClient {
     /// The content of a token that may be encrypted: the signed JWT, or plaintext claims.

@@ -1,7 +1,5 @@
 package import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 /// Polls for the tokens of a device authorization until the user approves or denies the sign-in, or the code expires
 /// (RFC 8628 sections 3.4 and 3.5).

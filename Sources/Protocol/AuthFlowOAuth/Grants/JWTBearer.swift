@@ -1,7 +1,4 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 import Crypto
 
 extension OAuthClient {

@@ -1,7 +1,6 @@
 import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 /// The outcome of a refresh that received a response. In every case, store ``credential``: the provider may have rotated the
 /// refresh token, in which case the old refresh token is no longer valid.

@@ -1,6 +1,5 @@
 package import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 extension OAuthClient {
     /// Exchanges a token for other tokens (RFC 8693): for a downstream service, or to act on a user's behalf.

@@ -1,7 +1,5 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
 public import AuthFlowJOSE
-import AuthFlowJSON
 
 /// The encryption of request objects for the server, after they are signed (RFC 9101 section 4, OIDC Core section 6.1).
 /// Only the server can then read the request; the browser that transmits it cannot.

@@ -1,6 +1,5 @@
 public import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 /// A logout request, which ends the user's session at the provider (OpenID Connect RP-Initiated Logout 1.0): the URL to
 /// visit, and the values for checking the post-logout redirect.

@@ -1,8 +1,6 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
-import AuthFlowJSON
 
 /// A logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4) whose claims and signature have passed every check: the provider
 /// has ended sessions of a user.

@@ -1,7 +1,5 @@
 public import AuthFlowEssentials
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJOSE
 package import AuthFlowJSON
 
 /// The result of a sign-in, as it is stored: the tokens and the user to whom they belong.

@@ -1,6 +1,4 @@
-import AuthFlowHTTP
 import AuthFlowIssuer
-import AuthFlowJSON
 
 /// The origin of a credential, which determines where its tokens may be sent: the issuer, and the source of its endpoints.
 ///

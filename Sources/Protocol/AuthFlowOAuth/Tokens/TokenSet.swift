@@ -1,8 +1,5 @@
 public import AuthFlowEssentials
-public import AuthFlowHTTP
 public import AuthFlowIssuer
-package import AuthFlowJOSE
-public import AuthFlowJSON
 
 /// The tokens of one sign-in, as a token endpoint issued them (RFC 6749 section 5.1).
 public struct TokenSet: Sendable, Hashable {
