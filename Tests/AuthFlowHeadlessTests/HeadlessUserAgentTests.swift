@@ -470,7 +470,9 @@ import Testing
         #expect(posts.withLock { $0 } == 1)
     }
 
-    @Test(arguments: ["wrong+wonderland", "wrong+wonderland+ung%FCltig", "wrong+wonderl%61nd", "wonderland+100%", "wonderl%61nd+100%"])
+    @Test(arguments: [
+        "wrong+wonderland", "wrong+wonderland+ung%FCltig", "wrong+wonderl%61nd", "wonderland+100%", "wonderl%61nd+100%",
+    ])
     func removesAPasswordEchoedInAnAuthorizationErrorResponse(_ description: String) async throws {
         let response = try await visit { request, _ in
             request.method == .post

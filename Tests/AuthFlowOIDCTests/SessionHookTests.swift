@@ -293,7 +293,10 @@ private struct CancellableReadsStore: ForwardingSessionStore {
             let subject = session.identity?.subject
             let sessionID = try #require(session.authentication?.sessionID)
             let query = FormURLEncoding.encodeQuery(["iss": web.environment.emulator.issuer, "sid": sessionID])
-            let token = try application.environment.emulator.logoutToken(for: WebEnvironment.client.id, subject: subject)
+            let token = try application.environment.emulator.logoutToken(
+                for: WebEnvironment.client.id,
+                subject: subject
+            )
             let signOut = Task {
                 // The loop ends when the task is cancelled.
                 while !Task.isCancelled { await Task.yield() }

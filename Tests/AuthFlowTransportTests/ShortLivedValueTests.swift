@@ -1,5 +1,6 @@
-@testable import AuthFlowTransport
 import Testing
+
+@testable import AuthFlowTransport
 
 @Suite struct ShortLivedValueTests {
     /// The values at these numbers of seconds after the first use.

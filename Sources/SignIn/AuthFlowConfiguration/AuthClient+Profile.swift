@@ -65,7 +65,9 @@ extension AuthClient {
             host: host,
             clientKey: try configuration[ProfileKeys.clientKey],
             client: { name in
-                guard let other = profile.other(name) else { throw CancellationError() }
+                guard let other = profile.other(name) else {
+                    throw AuthError(.invalidConfiguration, "The file has no other profile \(name).")
+                }
                 let client = try AuthClient(
                     profile: other,
                     providers: providers,

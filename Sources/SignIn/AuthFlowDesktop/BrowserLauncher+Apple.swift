@@ -10,14 +10,17 @@ extension BrowserLauncher {
     /// it has no `UIApplication`. If the system does not open the URL, the sign-in fails with `user_agent_failed`.
     @available(iOSApplicationExtension, unavailable)
     public static var application: BrowserLauncher {
-        BrowserLauncher(isOfApp: true, opener: { url, onFailure in
-            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
-            Task { @MainActor in
-                // The system does not open a URL for an app in the background, or if a restriction disables the browser.
-                if await !UIApplication.shared.open(address) { onFailure("the system did not open the URL") }
+        BrowserLauncher(
+            isOfApp: true,
+            opener: { url, onFailure in
+                guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
+                Task { @MainActor in
+                    // The system does not open a URL for an app in the background, or if a restriction disables the browser.
+                    if await !UIApplication.shared.open(address) { onFailure("the system did not open the URL") }
+                }
+                return "the system's browser"
             }
-            return "the system's browser"
-        })
+        )
     }
 }
 #endif
@@ -29,13 +32,16 @@ extension BrowserLauncher {
     /// The user's browser, opened by an app. The redirect arrives through `AuthClient.resume(with:)`. If the system does not open the URL, the sign-in
     /// fails with `user_agent_failed`.
     public static var workspace: BrowserLauncher {
-        BrowserLauncher(isOfApp: true, opener: { url, onFailure in
-            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
-            Task { @MainActor in
-                if !NSWorkspace.shared.open(address) { onFailure("the system did not open the URL") }
+        BrowserLauncher(
+            isOfApp: true,
+            opener: { url, onFailure in
+                guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "The URL is not valid.") }
+                Task { @MainActor in
+                    if !NSWorkspace.shared.open(address) { onFailure("the system did not open the URL") }
+                }
+                return "the system's browser"
             }
-            return "the system's browser"
-        })
+        )
     }
 }
 #endif

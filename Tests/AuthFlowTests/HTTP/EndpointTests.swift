@@ -38,7 +38,7 @@ import Testing
         "The origin of an endpoint is compared in the browser's notation",
         arguments: [
             ("https://id.example.com:443/a", "https://id.example.com"),
-            ("https://192.0.2.1:8443", "https://192.0.2.1:8443"), ("http://[0:0:0:0:0:0:0:1]:80/", "http://[::1]"),
+            ("https://192.0.2.1:8443", "https://192.0.2.1:8443"), ("https://[0:0:0:0:0:0:0:1]:443/", "https://[::1]"),
             ("https://[2001:DB8:0:0::1]:8443", "https://[2001:db8::1]:8443"), ("https://[::]", "https://[::]"),
             ("https://[2001:db8:0:1:1:1:1:1]", "https://[2001:db8:0:1:1:1:1:1]"),
             ("https://[2001:0:0:1:0:0:0:1]", "https://[2001:0:0:1::1]"),

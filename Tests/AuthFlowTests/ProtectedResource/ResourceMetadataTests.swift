@@ -286,11 +286,14 @@ import Testing
     }
 
     /// Authorization servers must treat any other content type as an error, so a check that accepts it would be misleading.
-    @Test(arguments: [
-        ("application/json", true), ("Application/JSON; charset=utf-8", true),
-        ("application/oauth-client-id-metadata+json", true), (nil, false), ("", false), ("text/plain", false),
-        ("application/octet-stream", false), ("text/html", false), ("text/x+json", false), ("application/jsonp", false),
-    ] as [(String?, Bool)])
+    @Test(
+        arguments: [
+            ("application/json", true), ("Application/JSON; charset=utf-8", true),
+            ("application/oauth-client-id-metadata+json", true), (nil, false), ("", false), ("text/plain", false),
+            ("application/octet-stream", false), ("text/html", false), ("text/x+json", false),
+            ("application/jsonp", false),
+        ] as [(String?, Bool)]
+    )
     func aClientMetadataDocumentIsAcceptedOnlyWithAJSONMediaType(_ type: String?, _ isRead: Bool) async throws {
         let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
         let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
