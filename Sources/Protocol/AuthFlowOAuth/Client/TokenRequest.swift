@@ -89,7 +89,7 @@ extension OAuthClient {
         return response.providerError ?? adapterError(in: response, to: request)
     }
 
-    /// The error in a response with an error status, with the code that only the adapter finds in JSON with non-standard members, such as Okta's.
+    /// The error in a response with an error status, with the code that only the adapter finds in JSON with non-standard members.
     private func codedError(in response: TransportResponse, to request: ProviderRequest) -> ProviderError? {
         let error = providerError(in: response, to: request)
         guard error?.lacksErrorCode == true else { return error }
