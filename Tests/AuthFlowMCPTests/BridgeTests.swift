@@ -643,49 +643,28 @@ import Glibc
         _ status: Int,
         _ body: String
     ) async throws {
-        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
         let sessions = NumberedSessions()
         let transport = sessions.transport { number, _ in
             Self.listener(status, body, isFirst: number == 1, isRejected: number < 4, last: "last")
         }
-        let clock = ShortSleepClock(limit: .seconds(5))
-        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
-            line.yield($0)
-        }
-        bridge.receive(Self.initialize)
-        var written = lines.makeAsyncIterator()
-        _ = await written.next()
-        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
-        while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
-        await bridge.close()
+        try await listen(to: transport)
         #expect(sessions.count == 1)
     }
 
     /// Until the host's next request, which may be a long time later, the server would have no session in which to send a message.
     @Test(.timeLimit(.minutes(1)), arguments: [(404, ""), (400, "Unknown session")])
     func aSessionWhoseLossTheListeningStreamDetectsIsReplaced(_ status: Int, _ body: String) async throws {
-        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
         let sessions = NumberedSessions()
         let transport = sessions.transport { number, request in
             let isLost = request.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] == "session1"
             return Self.listener(status, body, isFirst: number == 1, isRejected: isLost, last: "last")
         }
-        let clock = ShortSleepClock(limit: .seconds(5))
-        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
-            line.yield($0)
-        }
-        bridge.receive(Self.initialize)
-        var written = lines.makeAsyncIterator()
-        _ = await written.next()
-        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
-        while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
-        await bridge.close()
+        try await listen(to: transport)
         #expect(sessions.count == 2)
     }
 
     /// A server that was restarted has lost the session, and does not accept a new one until it has started completely.
     @Test(.timeLimit(.minutes(1))) func theListeningStreamReplacesALostSessionOnceTheServerAcceptsOne() async throws {
-        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
         let counts = Mutex((sessions: 0, listeners: 0))
         let transport = StreamTransport { request in
             guard request.head.method == .get, request.head.headerFields[.accept] == "text/event-stream" else {
@@ -710,6 +689,13 @@ import Glibc
             let isLost = request.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] == "session1"
             return Self.listener(404, "", isFirst: isFirst, isRejected: isLost, last: "last")
         }
+        try await listen(to: transport)
+        #expect(counts.withLock { $0.sessions } == 3)
+    }
+
+    /// Runs a bridge until it has relayed the message `last` of a listening stream.
+    private func listen(to transport: some HTTPTransport) async throws {
+        let (lines, line) = AsyncStream<[UInt8]>.makeStream()
         let clock = ShortSleepClock(limit: .seconds(5))
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: clock) {
             line.yield($0)
@@ -720,7 +706,6 @@ import Glibc
         bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.utf8))
         while let message = await written.next(), try JSON(parsing: message)["method"]?.string != "last" {}
         await bridge.close()
-        #expect(counts.withLock { $0.sessions } == 3)
     }
 
     /// A server that was restarted may have lost the session and the tokens. The user has not started a request.

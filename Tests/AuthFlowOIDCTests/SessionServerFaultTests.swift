@@ -306,17 +306,24 @@ private final class LeaselessStore: ForwardingSessionStore {
 
     enum Unusable: CaseIterable { case encryptedWithAnotherKey, damaged }
 
+    /// An application whose records are encrypted with the key of these bytes.
+    private static func web(
+        _ environment: EmulatorEnvironment,
+        _ base: MemoryTokenStore,
+        _ byte: UInt8
+    ) throws -> WebEnvironment {
+        let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
+        let keys = try EncryptionKeys([("key \(byte)", key)])
+        return WebEnvironment(environment, store: EncryptedSessionStore(base, keys: keys))
+    }
+
     /// The key was removed too early, or the database was damaged: an error on every page would prevent the user from signing in again.
     @Test(arguments: Unusable.allCases) func aSessionWhoseRecordIsUnusableIsReportedAndReplacedByASignIn(
         _ unusable: Unusable
     ) async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
             let base = MemoryTokenStore()
-            func web(_ byte: UInt8) throws -> WebEnvironment {
-                let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
-                let keys = try EncryptionKeys([("key \(byte)", key)])
-                return WebEnvironment(environment, store: EncryptedSessionStore(base, keys: keys))
-            }
+            func web(_ byte: UInt8) throws -> WebEnvironment { try Self.web(environment, base, byte) }
             let browser = WebBrowser()
             try await browser.signIn(try web(1), at: try web(1).process())
             func sessions() async -> [RecordKey] {
@@ -426,11 +433,7 @@ private final class LeaselessStore: ForwardingSessionStore {
     ) async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
             let base = MemoryTokenStore()
-            func web(_ byte: UInt8) throws -> WebEnvironment {
-                let key = Secret(Base64URL.encode([UInt8](repeating: byte, count: 32)))
-                let keys = try EncryptionKeys([("key \(byte)", key)])
-                return WebEnvironment(environment, store: EncryptedSessionStore(base, keys: keys))
-            }
+            func web(_ byte: UInt8) throws -> WebEnvironment { try Self.web(environment, base, byte) }
             let (earlier, later) = (try web(1), try web(unusable == .damaged ? 1 : 2))
             // By the provider's clock, the second ID Token is issued after the first sign-in was rejected.
             let server = try later.process(host: HostServices(now: { Date() - 30 }))

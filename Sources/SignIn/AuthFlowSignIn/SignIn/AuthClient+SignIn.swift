@@ -2,6 +2,17 @@ public import AuthFlowCredentials
 public import AuthFlowOAuth
 import Synchronization
 
+/// A sign-in, by any method.
+private struct SignInAttempt: Sendable {
+    let policy: AccountPolicy
+    let options: AuthorizationOptions
+    /// Whether the user agent may use a session that another app has shared.
+    let usesSharedSessions: Bool
+    let reporter: FlowReporter
+    /// Called before the user is shown anything; if it throws an error, nothing is shown.
+    var willShow: @Sendable () async throws -> Void
+}
+
 extension AuthClient {
     /// Signs a user in: shows the provider's page or a code for another device, waits, checks the result, and stores the
     /// credential. Concurrent calls are not combined, unlike refreshes: each call shows a page.
@@ -39,47 +50,39 @@ extension AuthClient {
         // account chooser.
         if policy == .sameAccount, let signIn = try await signInByExchange(options, reporter) { return signIn }
         let last = try methods.requireLast()
+        let attempt = SignInAttempt(
+            policy: policy,
+            options: options,
+            usesSharedSessions: usesSharedSessions,
+            reporter: reporter,
+            willShow: willShow
+        )
         for (flow, reason) in methods.skipped { reportSkipped(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
             let hasBegun = Atomic(false)
+            var attempt = attempt
+            attempt.willShow = {
+                hasBegun.store(true, ordering: .relaxed)
+                try await willShow()
+            }
             do {
-                return try await signIn(by: method, policy, options, usesSharedSessions, reporter) {
-                    hasBegun.store(true, ordering: .relaxed)
-                    try await willShow()
-                }
+                return try await signIn(by: method, attempt)
             } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.load(ordering: .relaxed) {
                 reportSkipped(method.flow.rawValue, error, reporter)
             }
         }
-        return try await signIn(by: last, policy, options, usesSharedSessions, reporter, willShow: willShow)
+        return try await signIn(by: last, attempt)
     }
 
-    /// - Parameter willShow: Called before the user is shown anything; if it throws an error, nothing is shown.
-    private func signIn(
-        by method: SignInMethod,
-        _ policy: AccountPolicy,
-        _ authorization: AuthorizationOptions,
-        _ usesSharedSessions: Bool,
-        _ reporter: FlowReporter,
-        willShow: @escaping @Sendable () async throws -> Void
-    ) async throws -> SignIn {
+    private func signIn(by method: SignInMethod, _ attempt: SignInAttempt) async throws -> SignIn {
         switch method {
-        case .userAgent(let userAgent):
-            try await signIn(with: userAgent, policy, authorization, usesSharedSessions, reporter, willShow: willShow)
-        case .device(let presenter):
-            try await signIn(with: presenter, policy, authorization, reporter, willShow: willShow)
-        case .clientCredentials, .jwtBearer: try await signInWithoutUser(by: method, authorization, reporter)
+        case .userAgent(let userAgent): try await signIn(with: userAgent, attempt)
+        case .device(let presenter): try await signIn(with: presenter, attempt)
+        case .clientCredentials, .jwtBearer: try await signInWithoutUser(by: method, attempt)
         }
     }
 
-    private func signIn(
-        with userAgent: any UserAgent,
-        _ policy: AccountPolicy,
-        _ authorization: AuthorizationOptions,
-        _ usesSharedSessions: Bool,
-        _ reporter: FlowReporter,
-        willShow: @escaping @Sendable () async throws -> Void
-    ) async throws -> SignIn {
+    private func signIn(with userAgent: any UserAgent, _ attempt: SignInAttempt) async throws -> SignIn {
         let timeout = options.timeout
         let hasResponse = Atomic(false)
         let ignoredResponseReason = IgnoredResponseReason()
@@ -96,44 +99,34 @@ extension AuthClient {
         } _: { [self] in
             let flow = AuthorizationCodeSignIn(
                 client: client,
-                reporter: reporter,
-                options: authorization,
-                usesSharedSessions: usesSharedSessions,
+                reporter: attempt.reporter,
+                options: attempt.options,
+                usesSharedSessions: attempt.usesSharedSessions,
                 pendingRedirects: pendingRedirects,
                 unfinished: credentials.unfinished,
                 ignoredResponseReason: ignoredResponseReason,
-                willShow: willShow,
+                willShow: attempt.willShow,
                 didPush: { urlLifetime.store($0, ordering: .relaxed) },
                 didRespond: { hasResponse.store(true, ordering: .relaxed) }
             )
             return try await flow.run(with: userAgent) { credential, response in
-                try await self.save(credential, response.parameters, policy, reporter)
+                try await self.save(credential, response.parameters, attempt.policy, attempt.reporter)
             }
         }
     }
 
-    private func signIn(
-        with presenter: any DevicePresenter,
-        _ policy: AccountPolicy,
-        _ authorization: AuthorizationOptions,
-        _ reporter: FlowReporter,
-        willShow: @escaping @Sendable () async throws -> Void
-    ) async throws -> SignIn {
-        let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
-        let code = try await flow.begin(authorization, maximumWait: presenter.maximumWait)
-        try await willShow()
+    private func signIn(with presenter: any DevicePresenter, _ attempt: SignInAttempt) async throws -> SignIn {
+        let flow = DeviceSignIn(client: client, reporter: attempt.reporter, unfinished: credentials.unfinished)
+        let code = try await flow.begin(attempt.options, maximumWait: presenter.maximumWait)
+        try await attempt.willShow()
         return try await presenter.present(code) {
             try await flow.finish(code) { credential in
-                try await self.save(credential, [:], policy, reporter)
+                try await self.save(credential, [:], attempt.policy, attempt.reporter)
             }
         }
     }
 
-    private func signInWithoutUser(
-        by method: SignInMethod,
-        _ authorization: AuthorizationOptions,
-        _ reporter: FlowReporter
-    ) async throws -> SignIn {
+    private func signInWithoutUser(by method: SignInMethod, _ attempt: SignInAttempt) async throws -> SignIn {
         // The client's own token would replace the user's tokens, because the record of a client with several methods
         // belongs to the user.
         guard isWithoutUser else {
@@ -142,7 +135,7 @@ extension AuthClient {
                 "The flow \(method.flow.rawValue) cannot be combined with another flow. Use a separate client."
             )
         }
-        let ignored = client.parametersIgnoredWithoutUser(authorization, resource: options.resource)
+        let ignored = client.parametersIgnoredWithoutUser(attempt.options, resource: options.resource)
         guard ignored.isEmpty else {
             throw AuthError(
                 .unsupported,
@@ -152,12 +145,12 @@ extension AuthClient {
         let owner = try await method.owner?()
         guard let renewal = method.renewal(of: owner) else { preconditionFailure("The method signs a user in.") }
         let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
-            try await reporter.step(.machineToMachineGrant) { try await renewal(client, resource) }
+            try await attempt.reporter.step(.machineToMachineGrant) { try await renewal(client, resource) }
         }
         // Without a user there is only one account, and a new token replaces the old one. The owner may
         // have changed during the request, in which case the token does not belong to the new owner.
         let managed = self.managed(for: owner, method)
-        return try await save(credential, in: managed, [:], .replaceAccount, reporter)
+        return try await save(credential, in: managed, [:], .replaceAccount, attempt.reporter)
     }
 
     /// The options of a sign-in, which requests the resource of this client even if the registration does not list it: the credential is stored and
