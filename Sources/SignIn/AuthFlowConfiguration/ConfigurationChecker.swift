@@ -29,8 +29,11 @@ struct ConfigurationChecker {
             if let problem = problem(text) { report(problem, at: path) }
         case .number(let range):
             let needed = "a whole number from \(range.lowerBound) to \(range.upperBound)"
-            guard let number = json.wholeNumber else { return expected(needed, json, at: path) }
-            if !range.contains(Int(number)) { report("expected \(needed), found \(number)", at: path) }
+            guard let number = json.number else { return expected(needed, json, at: path) }
+            let whole = json.wholeNumber
+            guard whole.map({ range.contains(Int($0)) }) != true else { return }
+            let found = whole.map { "\($0)" } ?? "\(number)"
+            report("expected \(needed), found \(found)", at: path)
         case .flag:
             if json.bool == nil { expected("true or false", json, at: path) }
         case .choice(let names):

@@ -111,8 +111,8 @@ import Testing
     @Test(arguments: [
         Wrong(member: #""port": 0"#, path: "port", words: "from 1 to 65535"),
         Wrong(member: #""port": "443""#, path: "port", words: "whole number"),
-        Wrong(member: #""port": 443.5"#, path: "port", words: "whole number"),
-        Wrong(member: #""port": 1e300"#, path: "port", words: "whole number"),
+        Wrong(member: #""port": 443.5"#, path: "port", words: "from 1 to 65535, found 443.5"),
+        Wrong(member: #""port": 1e300"#, path: "port", words: "from 1 to 65535, found 1e+300"),
         Wrong(member: #""colour": "gren""#, path: "colour", words: #"Did you mean "green"?"#),
         Wrong(member: #""colour": 5"#, path: "colour", words: #"expected "red" or "green", found a number"#),
         Wrong(member: #""open": 1"#, path: "open", words: "true or false"),
