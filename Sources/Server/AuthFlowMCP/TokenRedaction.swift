@@ -30,17 +30,17 @@ struct TokenRedaction: Sendable {
         // The positions of the last characters, because an escaped character has several bytes.
         var starts = [Int](repeating: 0, count: token.count)
         var clean: [UInt8] = []
-        var (copied, matched, characters, index) = (0, 0, 0, 0)
+        var (copied, matched, next, index) = (0, 0, 0, 0)
         while index < bytes.count {
             var (character, length) = (bytes[index], 1)
             if character == UInt8(ascii: "\\") { (character, length) = escaped(bytes[index...]) }
-            starts[characters % token.count] = index
-            characters += 1
+            starts[next] = index
+            next = next + 1 == token.count ? 0 : next + 1
             index += length
             while matched > 0, token[matched] != character { matched = borders[matched - 1] }
             if token[matched] == character { matched += 1 }
             guard matched == token.count else { continue }
-            clean += bytes[copied..<starts[characters % token.count]]
+            clean += bytes[copied..<starts[next]]
             clean += "<redacted>".utf8
             (copied, matched) = (index, 0)
         }

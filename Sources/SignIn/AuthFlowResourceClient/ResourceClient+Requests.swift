@@ -212,9 +212,9 @@ extension ResourceClient {
         var stepUps = ResourceAttempt.Round.StepUps()
         if challenge.demand == .scope, rejected != nil, challenge.scopes != nil {
             stepUps.requested = Set(try await known(reading: true)?.scopes ?? [])
-            stepUps.rejected = state.withLock(\.rejectedScopeSets)
         }
         while true {
+            stepUps.rejected = state.withLock(\.rejectedScopeSets)
             switch attempt.round.step(after: challenge, rejecting: rejected, stepUps, at: host.now()) {
             case .finish: return false
             case .retry: return true
