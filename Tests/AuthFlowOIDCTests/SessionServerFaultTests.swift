@@ -406,6 +406,23 @@ private final class LeaselessStore: ForwardingSessionStore {
         }
     }
 
+    @Test(.timeLimit(.minutes(1))) func aFailedRemovalOfExpiredRecordsIsReportedAndRepeated() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let store = FailingSweepStore()
+            let events = Mutex<[FlowEvent]>([])
+            // Waits complete immediately.
+            let server = try WebEnvironment(environment, store: store).process(
+                host: VirtualTime().host,
+                observer: { event in events.withLock { $0.append(event) } }
+            )
+            let sweeping = Task { await server.removeEndedSessions() }
+            for await _ in store.secondSweep.stream { break }
+            sweeping.cancel()
+            await sweeping.value
+            #expect(events.withLock { $0.map(\.progress) } == [.failed(.storageFailed)])
+        }
+    }
+
     /// The session can be read, but its access token has expired.
     @Test func forwardAuthReportsAStoreThatPreventsARefresh() async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
