@@ -406,6 +406,31 @@ private final class LeaselessStore: ForwardingSessionStore {
         }
     }
 
+    /// A cancelled caller no longer waits for the result, so it cannot report the failure.
+    @Test(arguments: [false, true])
+    func aFailedEndOfAUsersSessionsIsReported(_ isCancelled: Bool) async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
+            let store = UnreadableStore()
+            let web = WebEnvironment(environment, store: store)
+            let events = Mutex<[FlowEvent]>([])
+            let server = try web.process(observer: { event in events.withLock { $0.append(event) } })
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let session = try #require(try await browser.session(at: server))
+            store.isUnreadable.store(true, ordering: .relaxed)
+            let request = Task {
+                // The loop ends when the task is cancelled.
+                while isCancelled, !Task.isCancelled { await Task.yield() }
+                try await server.endSessions(ofUserOf: session)
+            }
+            if isCancelled { request.cancel() }
+            await #expect(throws: (any Error).self) { try await request.value }
+            #expect(await server.drain(within: .seconds(20)))
+            let failures = events.withLock { $0.filter { $0.progress == .failed(.storageFailed) } }
+            #expect(failures.map(\.step) == [.endSession])
+        }
+    }
+
     @Test(.timeLimit(.minutes(1))) func aFailedRemovalOfExpiredRecordsIsReportedAndRepeated() async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [WebEnvironment.client]) { environment in
             let store = FailingSweepStore()

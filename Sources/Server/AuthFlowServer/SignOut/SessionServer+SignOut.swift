@@ -30,7 +30,8 @@ extension SessionServer {
         }.sorted { $0.signedInAt > $1.signedInAt }
     }
 
-    /// Ends all or some of a user's sessions, in every process, and revokes their tokens. The operation completes even if the task is cancelled.
+    /// Ends all or some of a user's sessions, in every process, and revokes their tokens. The operation completes even if the task is cancelled; an
+    /// event reports its failure.
     /// - Parameters:
     ///   - session: The session of the requesting user. Sessions of other users are not ended.
     ///   - names: The names of the sessions to end; nil for all sessions of the user, including this one ("sign out
@@ -39,7 +40,7 @@ extension SessionServer {
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
         let provider = try self.sessions(of: session)
         // The lookups are not cancelled, either: the user has requested the end of the sessions.
-        try await provider.credentials.unfinished.begin { [self] in
+        try await complete(at: provider) { [self] in
             let own = provider.recordKey(session.identifier)
             var targets: [RecordKey: Credential?] = [:]
             if let stored = try await provider.credentials.stored(own) { targets[own] = .some(stored.credential) }
@@ -50,7 +51,7 @@ extension SessionServer {
             }
             if let names { targets = targets.filter { names.contains($0.key.name) } }
             try await end(targets, at: provider, .signedOut, last: own)
-        }.value()
+        }
     }
 
     /// Ends sessions in every process, and revokes their tokens. The operation completes even if the task is cancelled, because a user who signs
