@@ -129,7 +129,7 @@ import Testing
         #expect(rejection.reason.contains("its algorithm is not accepted (alg)"), "\(rejection.reason)")
     }
 
-    @Test(arguments: ["d", "p", "q", "dp", "dq", "qi", "oth", "k"])
+    @Test(arguments: ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"])
     func rejectsADPoPProofWhoseKeyHasAPrivateMember(_ member: String) async throws {
         let (environment, key) = (try ResourceServerEnvironment(), ProofKey())
         let token = try bound(environment, key)

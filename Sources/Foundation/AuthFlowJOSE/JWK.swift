@@ -16,6 +16,9 @@ package struct JWK: Sendable {
 
     private let material: Material
 
+    /// The members with private or symmetric key material (RFC 7518 section 6, RFC 9964 section 3).
+    package static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"]
+
     private enum Material: Sendable {
         case rsa(_RSA.Signing.PublicKey)
         case p256(P256.Signing.PublicKey)

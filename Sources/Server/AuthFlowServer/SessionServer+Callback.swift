@@ -400,8 +400,7 @@ extension SessionServer {
             case .loginRequired: (.ended, .badRequest)
             case .insufficientUserAuthentication: (.insufficientAuthentication, .forbidden)
             case .providerRejected, .issuerMismatch: (.failed, .badRequest)
-            case .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown:
-                (.unavailable, .serviceUnavailable)
+            case let code? where code.isOfStore: (.unavailable, .serviceUnavailable)
             case .networkFailed, .temporarilyUnavailable, .timedOut: (.unavailable, .badGateway)
             case nil: (.failed, .internalServerError)
             default: (.failed, .badGateway)

@@ -6,8 +6,8 @@ extension SessionServer {
     public static func response(for error: AuthError) -> TransportResponse? {
         switch error.code {
         case .loginRequired: return ServerResponse.plain(.unauthorized)
-        case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .storeDamaged, .leaseBusy, .leaseLost,
-            .outcomeUnknown:
+        case .temporarilyUnavailable, .timedOut, .networkFailed,
+            _ where error.code.isOfStore:
             var response = ServerResponse.plain(.serviceUnavailable)
             // RFC 9110 section 10.2.3: whole seconds. A client that retries even a fraction of a second too early is rejected again.
             let wait = min(max(error.retryAfter ?? .seconds(5), .seconds(1)), .seconds(3600))

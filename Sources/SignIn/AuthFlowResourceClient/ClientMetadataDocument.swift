@@ -90,15 +90,12 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         self.json = json
     }
 
-    /// The members of a JWK that are private (RFC 7518 section 6, RFC 9964 section 3).
-    private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"]
-
     /// Rejects a `jwks` that is not a JWK Set (RFC 7517 section 5), or that contains a private or symmetric key: the document is public.
     private static func checkKeys(_ keys: JSON, _ refuse: (String) -> AuthError) throws(AuthError) {
         guard let keys = keys["keys"]?.array, !keys.isEmpty, keys.allSatisfy({ $0["kty"]?.string != nil }) else {
             throw refuse("its \"jwks\" contains no keys")
         }
-        guard !keys.contains(where: { key in privateMembers.contains { key[$0] != nil } }) else {
+        guard !keys.contains(where: { key in JWK.privateMembers.contains { key[$0] != nil } }) else {
             throw refuse(
                 "its \"jwks\" contains a private or symmetric key, but the document is public; a key that was already published must be replaced"
             )

@@ -130,18 +130,12 @@ public struct DynamicRegistration: Sendable {
     /// Deletes a registration whose response was rejected (RFC 7592 section 2.3), because each further attempt registers another client. Without a
     /// client configuration endpoint, or if the deletion fails, the client remains registered; the error of the registration is more useful.
     private func delete(_ json: JSON, at endpoint: Endpoint) async {
-        guard var management = Self.registrationEndpoint(in: json, at: endpoint),
+        guard let management = Self.registrationEndpoint(in: json, at: endpoint),
             let token = json["registration_access_token"]?.string
         else { return }
-        management.limitReach(to: endpoint.reach, unlessAt: endpoint)
-        _ = try? await server.send(
-            TransportRequest(
-                .delete,
-                management,
-                headerFields: [.authorization: "Bearer \(token)"],
-                timeout: .seconds(10)
-            )
-        )
+        var request = StoredRegistration.deletion(at: management, Secret(token), from: endpoint)
+        request.timeout = .seconds(10)
+        _ = try? await server.send(request)
     }
 
     /// The client configuration endpoint; nil if the response has none, or a URL that the registration endpoint must not refer to.

@@ -116,14 +116,7 @@ extension StoredRegistration {
                 "\(issuer) returned no client configuration endpoint, so the registration cannot be deleted (RFC 7592)."
             )
         }
-        // The server chose this URL, so the URL must not lead further into a private network than the issuer does.
-        var endpoint = management.endpoint
-        if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
-        let request = TransportRequest(
-            .delete,
-            endpoint,
-            headerFields: [.authorization: "Bearer \(management.token.exposed)"]
-        )
+        let request = Self.deletion(at: management.endpoint, management.token, from: try? Endpoint(issuer))
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
         try response.requireAvailable(from: management.endpoint.host, now: host.now())
         // Section 2.3: "If the server does not support the delete method, the server MUST respond with HTTP 405 (Not Supported)". Some servers
@@ -145,6 +138,16 @@ extension StoredRegistration {
             )
         }
         return response.isSuccessful
+    }
+
+    /// The request that deletes a registration (RFC 7592 section 2.3).
+    /// - Parameters:
+    ///   - endpoint: The client configuration endpoint.
+    ///   - home: The server. It chose the endpoint, so the endpoint must not lead further into a private network than the server does.
+    static func deletion(at endpoint: Endpoint, _ token: Secret, from home: Endpoint?) -> TransportRequest {
+        var endpoint = endpoint
+        if let home { endpoint.limitReach(to: home.reach, unlessAt: home) }
+        return TransportRequest(.delete, endpoint, headerFields: [.authorization: "Bearer \(token.exposed)"])
     }
 }
 

@@ -134,6 +134,11 @@ extension AuthError.Code {
             .storageFailed, .storeDamaged, .credentialUnusable, .sessionDataUnusable,
         ].contains(self)
     }
+
+    /// Whether the store failed, or another process holds a lease.
+    package var isOfStore: Bool {
+        [.storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown].contains(self)
+    }
 }
 
 extension AuthError {

@@ -16,9 +16,6 @@ struct ProofVerification {
     /// The maximum size of a proof, in bytes.
     static let maximumSize = 8 * 1024
 
-    /// The JWK members that contain private or symmetric key material (RFC 7518 section 6).
-    private static let privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"]
-
     let algorithms: [SignatureAlgorithm]
     /// The maximum difference between a proof's `iat` and the server's clock, in seconds.
     let window: Double
@@ -58,7 +55,7 @@ struct ProofVerification {
         }
         // "7. The jwk JOSE Header Parameter does not contain a private key."
         guard let jwk = header["jwk"], let members = jwk.object,
-            !Self.privateMembers.contains(where: members.keys.contains),
+            !JWK.privateMembers.contains(where: members.keys.contains),
             let key = JWK(jwk)
         else { throw .invalidProof("its key is not a usable public key (jwk)") }
         // "12. b. ... confirm that the public key to which the access token is bound matches the public key from the DPoP proof."

@@ -98,15 +98,11 @@ public struct ForwardAuth: Sendable {
         }
     }
 
-    /// The errors of a store. A failed refresh reports its own failure.
-    private static let storeCodes: Set<AuthError.Code> = [
-        .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown, .credentialUnusable,
-    ]
-
     private func freshTokens(for session: Session) async throws -> TokenSet {
         do {
             return try await server.freshTokens(for: session)
-        } catch let error as AuthError where !Self.storeCodes.contains(error.code) {
+        } catch let error as AuthError where !error.code.isOfStore && error.code != .credentialUnusable {
+            // A failed refresh reports its own failure.
             throw error
         } catch {
             server.report(.storing, error)
