@@ -82,7 +82,7 @@ public final class SessionServer: Sendable {
         options: SessionServerOptions,
         observer: (@Sendable (FlowEvent) -> Void)?
     ) throws {
-        let (options, headerName, isSecure) = try Self.checked(options)
+        let (options, headerName, isSecure) = try options.checked()
         let hooks = options.hooks
         let sessions = try providers.map { provider in
             try ProviderSessions(
@@ -140,63 +140,6 @@ public final class SessionServer: Sendable {
         self.observer = observer
         self.host = host
         self.touched = Mutex(TouchTimes(clock: host.clock))
-    }
-
-    private static func checked(
-        _ options: SessionServerOptions
-    ) throws -> (options: SessionServerOptions, headerName: HTTPField.Name, isSecure: Bool) {
-        func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
-        guard options.sessionsPerUser >= 1 else { throw refused("sessionsPerUser must be at least 1.") }
-        let origin = try Endpoint(options.origin, name: "origin of the application")
-        let isSecure = origin.scheme == "https"
-        guard isSecure || options.allowsPlainHTTPOnLoopback else {
-            throw refused(
-                "The application \(options.origin) is served without TLS, so cookies would not be secure. For testing on loopback, set allowsPlainHTTPOnLoopback, or \"allow_plain_http_on_loopback\" in a configuration file."
-            )
-        }
-        // It is compared with the field `Origin` of browsers.
-        guard origin.browserOrigin == options.origin else {
-            throw refused("The application's origin must be written as \(origin.browserOrigin).")
-        }
-        guard let headerName = HTTPField.Name(options.headerName) else {
-            throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is not a header field name.")
-        }
-        // Fetch section 2.2.2: pages on other sites can send these fields, or browsers send them automatically.
-        let unsafeNames = [
-            "accept", "accept-charset", "accept-encoding", "accept-language", "authorization", "cache-control",
-            "connection", "content-language", "content-length", "content-type", "cookie", "date", "device-memory",
-            "dnt", "downlink", "dpr", "ect", "expect", "host", "if-modified-since", "if-none-match", "if-range",
-            "keep-alive", "last-event-id", "origin", "ping-from", "ping-to", "pragma", "priority", "purpose", "range",
-            "referer", "rtt", "save-data", "te", "trailer", "transfer-encoding", "upgrade",
-            "upgrade-insecure-requests", "user-agent", "viewport-width", "width",
-            // Android's WebView adds this field to the requests of every page.
-            "x-requested-with",
-            // Reverse proxies add these fields to every request.
-            "via", "forwarded", "early-data", "x-real-ip", "x-request-id", "traceparent", "tracestate",
-        ]
-        let unsafePrefixes = ["sec-", "proxy-", "access-control-", "x-forwarded-"]
-        guard !unsafeNames.contains(headerName.canonicalName),
-            !unsafePrefixes.contains(where: headerName.canonicalName.hasPrefix)
-        else {
-            throw refused(
-                "Requests of any page can contain the field \(headerName.rawName). Choose a custom header field, such as X-AuthFlow."
-            )
-        }
-        var options = options
-        // Browsers reject cookies with these name prefixes without TLS.
-        let prefix = ["__Host-Http-", "__Host-", "__Http-", "__Secure-"].first { options.cookieName.hasPrefix($0) }
-        if !isSecure, let prefix { options.cookieName = String(options.cookieName.dropFirst(prefix.count)) }
-        let isName = options.cookieName.utf8.allSatisfy {
-            (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
-        }
-        guard !options.cookieName.isEmpty, isName else {
-            throw refused("The cookie name is empty or contains characters that are not allowed in cookie names.")
-        }
-        // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie whose name lacks this prefix.
-        guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
-            throw refused("The cookie name must begin with __Host-, so that no other host can set the cookie.")
-        }
-        return (options, headerName, isSecure)
     }
 
     /// Whether a request is for one of this server's routes. If so, read its body; other requests, and their bodies, are for
