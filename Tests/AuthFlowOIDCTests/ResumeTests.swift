@@ -21,17 +21,9 @@ import Testing
         var settings = try EmulatorEnvironment.registration()
         settings.redirectURIs = [try RedirectURI(redirectURI)]
         settings.responseMode = responseMode
-        let client = AuthClient(
-            client: OAuthClient(
-                server: AuthorizationServer(
-                    OIDCProvider(issuer: environment.emulator.issuer),
-                    transport: environment.transport
-                ),
-                registration: try ClientRegistration(settings)
-            ),
-            methods: [.userAgent(agent)],
-            observer: { event in if let url = event.url { address.yield(url) } }
-        )
+        let client = try Self.client(environment, settings, agent) { event in
+            if let url = event.url { address.yield(url) }
+        }
         #expect(!client.resume(with: "\(redirectURI)?code=1&state=1"))
         async let signIn = client.signIn()
         for await url in addresses {
@@ -118,20 +110,10 @@ import Testing
             let running = Mutex<Task<SignIn, any Error>?>(nil)
             var settings = try EmulatorEnvironment.registration()
             settings.redirectURIs = ["com.example.authflow:/callback"]
-            let client = AuthClient(
-                client: OAuthClient(
-                    server: AuthorizationServer(
-                        OIDCProvider(issuer: environment.emulator.issuer),
-                        transport: environment.transport
-                    ),
-                    registration: try ClientRegistration(settings)
-                ),
-                methods: [.userAgent(SystemBrowserUserAgent(launcher: nil))],
-                observer: { event in
-                    if let url = event.url { address.yield(url) }
-                    if event.step == .codeExchange { running.withLock { $0?.cancel() } }
-                }
-            )
+            let client = try Self.client(environment, settings, SystemBrowserUserAgent(launcher: nil)) { event in
+                if let url = event.url { address.yield(url) }
+                if event.step == .codeExchange { running.withLock { $0?.cancel() } }
+            }
             var states = try await client.states().makeAsyncIterator()
             #expect(await states.next() == .signedOut)
             let task = Task { try await client.signIn() }
@@ -150,5 +132,24 @@ import Testing
             #expect(identity?.displayName == "Alice Example")
             #expect(try await client.credential() != nil)
         }
+    }
+
+    private static func client(
+        _ environment: EmulatorEnvironment,
+        _ settings: ClientRegistration.Values,
+        _ agent: any UserAgent,
+        observer: @escaping @Sendable (FlowEvent) -> Void
+    ) throws -> AuthClient {
+        AuthClient(
+            client: OAuthClient(
+                server: AuthorizationServer(
+                    OIDCProvider(issuer: environment.emulator.issuer),
+                    transport: environment.transport
+                ),
+                registration: try ClientRegistration(settings)
+            ),
+            methods: [.userAgent(agent)],
+            observer: observer
+        )
     }
 }

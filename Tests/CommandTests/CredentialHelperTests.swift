@@ -283,6 +283,24 @@ import Testing
             _ again: () async throws -> CommandHarness.Outcome
         ) async throws -> Void
     ) async throws {
+        try await withAWSProfile(expiration: expiration) { service, path, folder, first, _ in
+            try await body(service, "\(folder)/store", first) { try await Self.tool(["credential", "aws"], path) }
+        }
+    }
+
+    private static func tool(_ arguments: [String], _ path: String) async throws -> CommandHarness.Outcome {
+        try await CommandHarness.run(arguments + ["--config", path], environment: ["PASSWORD": "wonderland"])
+    }
+
+    /// Like ``withAWSCredentials(expiration:_:)``.
+    /// - Parameter body: Also receives the path of the configuration file, its directory, and a function that returns its text with other keys.
+    private func withAWSProfile(
+        expiration: Date = CountingTokenService.farExpiration,
+        _ body: (
+            _ service: CountingTokenService, _ path: String, _ folder: String, _ first: CommandHarness.Outcome,
+            _ text: (_ keys: [String: String]) -> String
+        ) async throws -> Void
+    ) async throws {
         try await EmulatorServer.run {
             CountingTokenService($0, expiration: expiration)
         } _: { service in
@@ -290,18 +308,14 @@ import Testing
                 try OIDCEmulator(issuer: $0)
             } _: { emulator in
                 let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
-                let text = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
-                try await CommandHarness.withConfiguration(text) { path, folder in
-                    func tool(_ arguments: String...) async throws -> CommandHarness.Outcome {
-                        try await CommandHarness.run(
-                            arguments + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"]
-                        )
-                    }
-                    _ = try await tool("login")
-                    let first = try await tool("credential", "aws")
+                func text(_ keys: [String: String] = [:]) -> String {
+                    CommandHarness.profile(emulator.issuer, keys.merging(["helpers": helpers]) { $1 })
+                }
+                try await CommandHarness.withConfiguration(text()) { path, folder in
+                    _ = try await Self.tool(["login"], path)
+                    let first = try await Self.tool(["credential", "aws"], path)
                     try #require(first.status == 0, "\(first.standardError)")
-                    try await body(service, "\(folder)/store", first) { try await tool("credential", "aws") }
+                    try await body(service, path, folder, first, text)
                 }
             }
         }
@@ -358,44 +372,24 @@ import Testing
 
     @Test("A cancelled sign-out removes the AWS credentials that a helper stored after the sign-out had started")
     func aCancelledSignOutRemovesLaterAWSCredentials() async throws {
-        try await EmulatorServer.run {
-            CountingTokenService($0)
-        } _: { service in
-            try await EmulatorServer.run {
-                try OIDCEmulator(issuer: $0)
-            } _: { emulator in
-                let helpers = #"{"aws": {"role_arn": "arn:aws:iam::1:role/a", "endpoint": "\#(service.origins[0])/"}}"#
-                let headless = CommandHarness.profile(emulator.issuer, ["helpers": helpers])
-                try await CommandHarness.withConfiguration(headless) { path, folder in
-                    for command in [["login"], ["credential", "aws"]] {
-                        let outcome = try await CommandHarness.run(
-                            command + ["--config", path],
-                            environment: ["PASSWORD": "wonderland"]
-                        )
-                        try #require(outcome.status == 0, "\(outcome.standardError)")
-                    }
-                    let record = try Self.awsRecord(in: "\(folder)/store")
-                    let bytes = try Data(contentsOf: URL(fileURLWithPath: record))
-                    let loopback = CommandHarness.profile(
-                        emulator.issuer,
-                        [
-                            "helpers": helpers, "post_logout_redirect_uri": #""http://127.0.0.1/callback""#,
-                            "user_agent": #"{"name": "loopback", "browser": ["/bin/true", "%s"]}"#,
-                        ]
-                    )
-                    try Data(loopback.utf8).write(to: URL(fileURLWithPath: path))
-                    let logout = try await CommandHarness.run(
-                        ["logout", "--browser", "--config", path],
-                        interruptWhen: { text in
-                            guard text.hasSuffix("(Ctrl-C to stop).\n") else { return false }
-                            let mode = [FileAttributeKey.posixPermissions: 0o600]
-                            return FileManager.default.createFile(atPath: record, contents: bytes, attributes: mode)
-                        }
-                    )
-                    #expect(logout.status == 130, "\(logout.standardError)")
-                    #expect(!FileManager.default.fileExists(atPath: record))
+        try await withAWSProfile { _, path, folder, _, text in
+            let record = try Self.awsRecord(in: "\(folder)/store")
+            let bytes = try Data(contentsOf: URL(fileURLWithPath: record))
+            let loopback = text([
+                "post_logout_redirect_uri": #""http://127.0.0.1/callback""#,
+                "user_agent": #"{"name": "loopback", "browser": ["/bin/true", "%s"]}"#,
+            ])
+            try Data(loopback.utf8).write(to: URL(fileURLWithPath: path))
+            let logout = try await CommandHarness.run(
+                ["logout", "--browser", "--config", path],
+                interruptWhen: { text in
+                    guard text.hasSuffix("(Ctrl-C to stop).\n") else { return false }
+                    let mode = [FileAttributeKey.posixPermissions: 0o600]
+                    return FileManager.default.createFile(atPath: record, contents: bytes, attributes: mode)
                 }
-            }
+            )
+            #expect(logout.status == 130, "\(logout.standardError)")
+            #expect(!FileManager.default.fileExists(atPath: record))
         }
     }
 
