@@ -109,7 +109,7 @@ extension CredentialManager {
     /// - Parameters:
     ///   - resource: The resource of the access token, one of several resources of the grant; nil for the grant's main access token.
     ///   - age: The minimum age at which the token is refreshed. An API that rejects every token must not cause a refresh for each request.
-    /// - Returns: nil when the token is too new, or there is no refresh token.
+    /// - Returns: nil when the token is too new, or the grant has no refresh token.
     package func tokens(
         of key: CredentialKey,
         for resource: String?,

@@ -52,7 +52,7 @@ extension ResourceAttempt {
             case finish
             /// Sends the request again.
             case retry
-            /// Replaces the token, and sends the request again; if there is no other token, the next step follows.
+            /// Sends the request again if the token can be replaced; otherwise the next step follows.
             case replace
             /// Sends the request again if another process has stored another token; otherwise the next step follows.
             case findNewer
