@@ -255,6 +255,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     /// Notifies all processes. Some notifications are delayed and, if the store has faults, some are lost.
     private func postMessage(_ message: RecordMessage) {
         let text = String(decoding: message.text, as: UTF8.self)
+        listeners.removeAll { simulation.isKilled($0.process) }
         for listener in listeners {
             guard !simulation.random.happens(world.faults.store) else { continue }
             let latency = world.latency(.seconds(1))

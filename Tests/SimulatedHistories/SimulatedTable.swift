@@ -4,10 +4,11 @@ package import AuthFlowSimulation
 
 /// The connection of a process to ``SimulatedRecords``: calls are delayed, fail, or lose the connection before or
 /// after they take effect.
-package struct SimulatedTable: RecordTable {
+package final class SimulatedTable: RecordTable, @unchecked Sendable {  // All jobs of a simulation run on one thread.
     private let records: SimulatedRecords
     private let process: Simulation.Process
     private let onMessage: @Sendable (DatabaseMessage) -> Void
+    private var isListening = false
 
     package init(
         _ records: SimulatedRecords,
@@ -38,7 +39,7 @@ package struct SimulatedTable: RecordTable {
         world.storeCalls += 1
         let times = (latency(longest), latency(longest))
         defer { if fault != nil || world.outageEnd > simulation.now { world.noteFailure(of: process) } }
-        return try await simulation.inWorld {
+        return try await simulation.inWorld { [process] in
             guard fault != .late else {
                 simulation.begin(in: .world) {
                     try? await simulation.clock.sleep(for: times.0 + .seconds(2))
@@ -113,7 +114,11 @@ package struct SimulatedTable: RecordTable {
 
     package func removeEnded() async throws -> Int { 0 }
 
-    package func listen() { records.listen(process, onMessage) }
+    package func listen() {
+        guard !isListening else { return }
+        isListening = true
+        records.listen(process, onMessage)
+    }
 
     package var pushesMessages: Bool { true }
 
