@@ -13,8 +13,14 @@ package struct PrivateFile {
         self.path = path
     }
 
-    /// Creates a directory and its parents with mode 0700, and rejects a directory that other users can write to.
+    /// Creates a directory and its parents with mode 0700, durably, and rejects a directory that other users can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
+        var new: [PrivateFile] = []
+        var ancestor = PrivateFile(directory)
+        while !ancestor.exists {
+            new.append(ancestor)
+            ancestor = PrivateFile(FilePath.directory(of: ancestor.path))
+        }
         do {
             try FileManager.default.createDirectory(
                 atPath: directory,
@@ -29,6 +35,7 @@ package struct PrivateFile {
                 underlyingError: error
             )
         }
+        for directory in new { try directory.syncDirectory() }
         var status = stat()
         // With a trailing slash, lstat(2) follows a symbolic link.
         var name = Substring(directory)
@@ -252,7 +259,7 @@ package struct PrivateFile {
         try syncDirectory()
     }
 
-    /// A rename or removal is durable only after the directory has been synced.
+    /// The creation, renaming or removal of a file is durable only after its directory has been synced.
     private func syncDirectory() throws(AuthError) {
         let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("cannot be synced to disk") }
