@@ -43,11 +43,16 @@ import Testing
         var lostResponse: LostResponse?
         var interruption: Interruption?
 
-        func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+        func write(
+            _ bytes: [UInt8]?,
+            _ attributes: RecordAttributes?,
+            number: Int64,
+            under lease: HeldLease
+        ) async throws -> Bool {
             if isRefusing?.value.load(ordering: .relaxed) == true {
                 throw DatabaseFailure(.refused, "No space is left.")
             }
-            return try await base.write(bytes, attributes, under: lease)
+            return try await base.write(bytes, attributes, number: number, under: lease)
         }
         func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await base.bytes(of: digest) }
         func bytes(under lease: HeldLease) async throws -> [UInt8]? { try await base.bytes(under: lease) }
@@ -208,7 +213,7 @@ import Testing
         else { throw CancellationError() }
         #expect(again == fence)
         let lease = HeldLease(digest: key.digest, owner: owner, fence: fence)
-        #expect(try await table.write([1], nil, under: lease))
+        #expect(try await table.write([1], nil, number: 1, under: lease))
     }
 
     /// Otherwise, an alert on the gauge would fire until the process restarts.

@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDatabase
 import AuthFlowSimulation
 import Foundation
 import SimulatedHistories
@@ -109,6 +110,32 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         }
         #expect(results == ["sign-in: outcome_unknown"])
         #expect(stored == [:])
+    }
+
+    @Test func aWriteThatIsExecutedLateDoesNotOverwriteALaterWriteOfItsHolder() async throws {
+        let (results, bytes) = try await history { stage in
+            // The connection of the first attempt is lost, but the database executes its statement two seconds later.
+            stage.records.script = { [unowned stage] call, _ in
+                guard call == "write" else { return nil }
+                defer { stage.scriptedCalls += 1 }
+                return stage.scriptedCalls == 0 ? .late : nil
+            }
+            let process = stage.processes[0]
+            let store = stage.records.store(of: process, host: stage.simulation.host(of: process))
+            let key = stage.key
+            stage.begin("writes", at: 0) {
+                try await store.withLease(on: key) { lease in
+                    try await store.write([1], under: lease)
+                    try await store.write([2], under: lease)
+                    try await stage.simulation.clock.sleep(for: .seconds(5))
+                }
+                return "stored"
+            }
+            stage.wait(10)
+            return (stage.results, stage.records.bytes(of: key.digest))
+        }
+        #expect(results == ["writes: stored"])
+        #expect(bytes == [2])
     }
 
     @Test func aRemovalWhoseResponseWasLostReturnsTheCredential() async throws {

@@ -13,7 +13,8 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         var leaseEnd = Duration.zero
         var isAwaited = false
         var isAfterAbandonedLease = false
-        var hasWritten = false
+        /// The number of the lease holder's last write.
+        var lastWrite: Int64 = 0
         var tags: [[UInt8]] = []
         var lifetimeEnd: Duration?
         var idleTime: Duration?
@@ -153,12 +154,12 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         change(digest) { row in
             var new = row ?? Row(key: key)
             if !new.isAlive(at: now) {
-                new = Row(key: key, fence: new.fence, owner: new.owner, hasWritten: new.hasWritten)
+                new = Row(key: key, fence: new.fence, owner: new.owner, lastWrite: new.lastWrite)
             }
             if new.owner != owner {
-                new.isAfterAbandonedLease = new.isAfterAbandonedLease || new.owner != nil && !new.hasWritten
+                new.isAfterAbandonedLease = new.isAfterAbandonedLease || new.owner != nil && new.lastWrite == 0
                 new.fence = fence
-                (new.hasWritten, new.isAwaited) = (false, false)
+                (new.lastWrite, new.isAwaited) = (0, false)
             }
             (new.owner, new.leaseEnd) = (owner, now + duration)
             row = new
@@ -185,13 +186,16 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         return true
     }
 
-    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) -> Bool {
+    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, number: Int64, under lease: HeldLease)
+        -> Bool
+    {
         guard isHeld(lease) else { return false }
+        guard let row = rows[lease.digest], row.lastWrite <= number else { return false }
         let now = simulation.now
         change(lease.digest) { row in
             row?.sealed = bytes
             row?.isAfterAbandonedLease = false
-            row?.hasWritten = true
+            row?.lastWrite = number
             guard let attributes else { return }
             row?.usedAt = now
             row?.lifetimeEnd = attributes.lifetime.map { now + $0 }

@@ -83,9 +83,15 @@ package final class SimulatedTable: RecordTable, @unchecked Sendable {  // All j
         try await call("renew") { [records] in records.renew(lease, for: duration) }
     }
 
-    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
-    {
-        let isWritten = try await call("write") { [records] in records.write(bytes, attributes, under: lease) }
+    package func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        number: Int64,
+        under lease: HeldLease
+    ) async throws -> Bool {
+        let isWritten = try await call("write") { [records] in
+            records.write(bytes, attributes, number: number, under: lease)
+        }
         if isWritten { records.confirm(bytes) }
         return isWritten
     }

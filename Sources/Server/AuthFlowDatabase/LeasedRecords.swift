@@ -25,6 +25,8 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     /// A lease acquired by this process.
     private struct Held {
         let lease: HeldLease
+        /// The number of writes that were started.
+        var writes: Int64 = 0
         /// Whether the last write failed.
         var isUnwritten = false
         /// Whether the body of `withLease` has returned although its result could not be stored. The holder may still
@@ -268,14 +270,18 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
         _ attributes: RecordAttributes?,
         under lease: Lease
     ) async throws {
-        guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
+        let started = held.withLock { held in
+            held[lease]?.writes += 1
+            return held[lease]
+        }
+        guard let entry = started else { throw Lease.lost }
         let inTable = entry.lease
         // The write completes even if the caller is cancelled, because the only copy of the bytes may be in this process.
         let isUnknown = Atomic(false)
         let writing = Task {
             try await self.repeated(for: self.times.lease) {
                 do {
-                    return try await self.table.write(bytes, attributes, under: inTable)
+                    return try await self.table.write(bytes, attributes, number: entry.writes, under: inTable)
                 } catch let error as DatabaseFailure {
                     if error.kind == .unknownOutcome { isUnknown.store(true, ordering: .relaxed) }
                     throw error

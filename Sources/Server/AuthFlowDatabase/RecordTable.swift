@@ -17,9 +17,17 @@ package protocol RecordTable: Sendable {
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool
 
     /// Writes under a lease, even if it has expired, unless another owner has since acquired it.
-    /// - Parameter attributes: The new expiry, idle timeout and tags; nil leaves the record's attributes unchanged.
+    /// - Parameters:
+    ///   - attributes: The new expiry, idle timeout and tags; nil leaves the record's attributes unchanged.
+    ///   - number: The number of this write, from 1: greater than those of the holder's earlier writes, and the same if a write is repeated. A write that
+    ///     the database executes late, after its connection was lost, must not overwrite a later write of the same holder.
     /// - Returns: Whether the record was written.
-    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
+    func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        number: Int64,
+        under lease: HeldLease
+    ) async throws -> Bool
 
     /// Releases a lease, removes a record without bytes, and notifies waiting processes.
     func release(_ lease: HeldLease) async throws

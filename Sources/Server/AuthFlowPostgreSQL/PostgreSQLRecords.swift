@@ -77,6 +77,7 @@ struct PostgreSQLRecords: RecordTable {
             is_after_unfinished = r.is_after_unfinished \
             OR coalesce(r.lease_owner <> excluded.lease_owner, false) AND NOT r.has_written, \
             has_written = r.has_written AND coalesce(r.lease_owner = excluded.lease_owner, false), \
+            version = CASE WHEN r.lease_owner = excluded.lease_owner THEN r.version ELSE 0 END, \
             sealed = CASE WHEN \(Self.isAlive) THEN r.sealed END, \
             tags = CASE WHEN \(Self.isAlive) THEN r.tags ELSE '{}' END, \
             idle_time = CASE WHEN \(Self.isAlive) THEN r.idle_time END, \
@@ -137,11 +138,16 @@ struct PostgreSQLRecords: RecordTable {
     /// another holder acquires the lease.
     private static let isHeld = "id = $1::bytea AND fence = $2::bigint AND lease_owner = $3::bytea"
 
-    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+    func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        number: Int64,
+        under lease: HeldLease
+    ) async throws -> Bool {
         let held: [PostgreSQLValue] = [.bytes(lease.digest), .integer(Int64(lease.fence)), .bytes(lease.owner)]
         let ends = """
-            , used_at = clock_timestamp(), expires_at = clock_timestamp() + $5\(Self.interval), \
-            idle_time = $6\(Self.interval), idle_until = clock_timestamp() + $6\(Self.interval), tags = $7::bytea[]
+            , used_at = clock_timestamp(), expires_at = clock_timestamp() + $6\(Self.interval), \
+            idle_time = $7\(Self.interval), idle_until = clock_timestamp() + $7\(Self.interval), tags = $8::bytea[]
             """
         let values: [PostgreSQLValue] =
             attributes.map {
@@ -153,10 +159,10 @@ struct PostgreSQLRecords: RecordTable {
         let written = try await database.response(
             to: PostgreSQLRequest(
                 statement: """
-                    UPDATE \(table) SET sealed = $4::bytea, is_after_unfinished = false, has_written = true, version = version + 1\(attributes == nil ? "" : ends) \
-                    WHERE \(Self.isHeld) RETURNING 1
+                    UPDATE \(table) SET sealed = $4::bytea, is_after_unfinished = false, has_written = true, version = $5::bigint\(attributes == nil ? "" : ends) \
+                    WHERE \(Self.isHeld) AND version <= $5::bigint RETURNING 1
                     """,
-                parameters: held + [.bytes(bytes)] + values
+                parameters: held + [.bytes(bytes), .integer(number)] + values
             )
         )
         return !written.isEmpty

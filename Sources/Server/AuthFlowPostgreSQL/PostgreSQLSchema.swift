@@ -8,6 +8,7 @@ enum PostgreSQLSchema {
     /// migration.
     private static let steps = [(change: records, needs: 1)]
 
+    /// `version` is the number of the lease holder's last write.
     private static let records = """
         CREATE TABLE records (
             id bytea PRIMARY KEY,

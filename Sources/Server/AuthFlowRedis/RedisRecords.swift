@@ -103,8 +103,14 @@ struct RedisRecords: RecordTable {
 
     private static func held(_ lease: HeldLease) -> [[UInt8]] { [argument(lease.fence), lease.owner] }
 
-    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
-        var arguments = Self.held(lease) + [Array(bytes == nil ? "0".utf8 : "1".utf8), bytes ?? []]
+    func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        number: Int64,
+        under lease: HeldLease
+    ) async throws -> Bool {
+        var arguments =
+            Self.held(lease) + [Array(bytes == nil ? "0".utf8 : "1".utf8), bytes ?? [], Self.argument(number)]
         if let attributes {
             let lifetime = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
             arguments += [lifetime, attributes.idleTime.map { Self.argument($0.milliseconds) } ?? []]

@@ -94,18 +94,18 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Arguments: fence, owner, whether there are bytes, bytes; with new attributes: lifetime, idle timeout (empty for none), tags.
+    /// Arguments: fence, owner, whether there are bytes, bytes, number of the write; with new attributes: lifetime, idle timeout (empty for none), tags.
     static let write = RedisScript(
         """
-        if not held() then return 0 end
+        if not held() or (number('written') or 0) > tonumber(ARGV[5]) then return 0 end
         if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'sealed', ARGV[4]) else redis.call('HDEL', KEYS[1], 'sealed') end
         redis.call('HDEL', KEYS[1], 'unfinished')
-        redis.call('HSET', KEYS[1], 'written', '1')
-        if ARGV[5] then
-          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'tags', ARGV[7])
-          if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[5]))
+        redis.call('HSET', KEYS[1], 'written', ARGV[5])
+        if ARGV[6] then
+          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'tags', ARGV[8])
+          if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[6]))
           else redis.call('HDEL', KEYS[1], 'expires') end
-          if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'idle', ARGV[6], 'idle_until', string.format('%.0f', now + ARGV[6]))
+          if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'idle', ARGV[7], 'idle_until', string.format('%.0f', now + ARGV[7]))
           else redis.call('HDEL', KEYS[1], 'idle', 'idle_until') end
         end
         keep()

@@ -63,7 +63,7 @@ final class SQLiteRecords: RecordTable {
                 is_awaited = is_awaited AND lease_owner IS excluded.lease_owner, \
                 is_after_unfinished = is_after_unfinished \
                 OR lease_owner IS NOT NULL AND lease_owner <> excluded.lease_owner AND NOT has_written, \
-                has_written = has_written AND lease_owner IS excluded.lease_owner, \
+                has_written = CASE WHEN lease_owner IS excluded.lease_owner THEN has_written ELSE 0 END, \
                 sealed = CASE WHEN \(Self.isAlive) THEN sealed END, \
                 tag_1 = CASE WHEN \(Self.isAlive) THEN tag_1 END, tag_2 = CASE WHEN \(Self.isAlive) THEN tag_2 END, \
                 idle_time = CASE WHEN \(Self.isAlive) THEN idle_time END, \
@@ -157,20 +157,26 @@ final class SQLiteRecords: RecordTable {
 
     // MARK: Records
 
-    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+    func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        number: Int64,
+        under lease: HeldLease
+    ) async throws -> Bool {
         try await executor.run(isEssential: true) { [self] connection throws(DatabaseFailure) in
-            var values = Self.values(now, lease, .bytes(bytes))
+            var values = Self.values(now, lease, .bytes(bytes), .integer(number))
             try connection.setDurable(true)
-            var change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"
+            var change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = ?6"
             if let attributes {
                 change +=
-                    ", used_at = ?1, expires_at = ?1 + ?6, idle_time = ?7, idle_until = ?1 + ?7, tag_1 = ?8, tag_2 = ?9"
+                    ", used_at = ?1, expires_at = ?1 + ?7, idle_time = ?8, idle_until = ?1 + ?8, tag_1 = ?9, tag_2 = ?10"
                 values += [
                     .integer(attributes.lifetime?.milliseconds), .integer(attributes.idleTime?.milliseconds),
                     .bytes(attributes.tags.first?.bytes), .bytes(attributes.tags.dropFirst().first?.bytes),
                 ]
             }
-            return try !connection.run("\(change) WHERE \(Self.isHeld) RETURNING 1", values).isEmpty
+            return try !connection.run("\(change) WHERE \(Self.isHeld) AND has_written <= ?6 RETURNING 1", values)
+                .isEmpty
         }
     }
 

@@ -5,7 +5,7 @@ enum SQLiteSchema {
     /// The application ID ("AFls"), which is checked because a configuration can specify any file.
     private static let applicationID: Int64 = 0x4146_6C73
 
-    /// The migrations, in order. A released migration is never changed.
+    /// The migrations, in order. A released migration is never changed. `has_written` is the number of the lease holder's last write, or 0.
     private static let steps = [
         [
             """
