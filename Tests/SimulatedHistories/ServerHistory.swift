@@ -18,6 +18,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
     private let browsers: [Browser]
     private var servers: [Int: Server] = [:]
     private var rules: SessionRules
+    private var options = SessionServerOptions(origin: Browser.origin)
     /// The authorization responses that browsers have received, which may be replayed in the same or another browser.
     private var redirects: [(parameters: String, code: Int)] = []
 
@@ -28,7 +29,8 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         setting = HistorySetting(seed: seed, recordsTrace: recordsTrace)
         let simulation = setting.simulation
         browsers = (0...(1 + simulation.random.next() % 3)).map { Browser(name: "B\($0)") }
-        rules = SessionRules(world: setting.world, provider: setting.provider)
+        if simulation.random.happens(0.2) { options.sessionsPerUser = 1 + Int(simulation.random.next() % 2) }
+        rules = SessionRules(world: setting.world, provider: setting.provider, limit: options.sessionsPerUser)
         provider.mayRevoke = { [unowned self] in rules.mayRevoke($0) }
     }
 
@@ -56,7 +58,7 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         let process = simulation.startProcess()
         let host = simulation.host(of: process, skew: simulation.random.duration(.seconds(-2), .seconds(2)))
         do {
-            let sessions = try provider.application(at: process, host, records)
+            let sessions = try provider.application(at: process, host, records, options: options)
             servers[process.index] = Server(process: process, sessions: sessions)
         } catch {
             world.require(false, "the application does not start: \(error)")
@@ -288,6 +290,12 @@ package final class ServerHistory: History, @unchecked Sendable {  // All jobs o
         world.require(!records.hasLease, "a lease is held")
         for grant in rules.ended where records.isStored(grant) {
             world.require(false, "grant \(grant) is stored although its session has ended")
+        }
+        guard setting.kind == "calm" else { return }
+        for (user, grants) in Dictionary(grouping: provider.grants.indices, by: { provider.grants[$0].user }) {
+            let count = grants.count(where: records.isStored)
+            // A session that is used while another sign-in completes is not ended by that sign-in, but by the next one.
+            world.require(count <= options.sessionsPerUser + 1, "\(user) has \(count) sessions")
         }
     }
 }

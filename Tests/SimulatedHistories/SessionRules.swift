@@ -25,6 +25,8 @@ struct SessionRules {
     private let world: World
     private let provider: SimulatedProvider
     private let hasKills: Bool
+    /// The maximum number of sessions per user.
+    private let limit: Int
     private var lives: [Int: Life] = [:]
     /// The grants of the sessions whose termination was requested.
     private var mayEnd: Set<Int> = []
@@ -36,10 +38,11 @@ struct SessionRules {
     /// The issue times of each user's logout tokens.
     private var logouts: [String: [Int64]] = [:]
 
-    init(world: World, provider: SimulatedProvider) {
+    init(world: World, provider: SimulatedProvider, limit: Int) {
         self.world = world
         self.provider = provider
         self.hasKills = world.faults.kills > 0
+        self.limit = limit
     }
 
     private var now: Duration { world.simulation.now }
@@ -136,6 +139,12 @@ struct SessionRules {
             || lives[grant]?.end != nil || isOfLogout
     }
 
+    /// Whether the user may have more sessions than the limit, so that another sign-in ends the session. Its tokens are not revoked.
+    private func isBeyondLimit(_ grant: Int) -> Bool {
+        let given = provider.grants[grant]
+        return provider.grants.count { $0.user == given.user } > limit
+    }
+
     // MARK: Requests
 
     /// Checks the tokens that a request gets.
@@ -166,6 +175,6 @@ struct SessionRules {
     func hasNoSession(_ cookie: String) {
         guard let grant = grants[cookie], lives[grant]?.delivered != nil else { return }
         world.note("a request no longer has a session: grant \(grant)")
-        world.require(isEnding(grant), "the session of grant \(grant) ended without a reason")
+        world.require(isEnding(grant) || isBeyondLimit(grant), "the session of grant \(grant) ended without a reason")
     }
 }

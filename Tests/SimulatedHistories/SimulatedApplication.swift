@@ -8,7 +8,8 @@ extension SimulatedProvider {
     package func application(
         at process: Simulation.Process,
         _ host: HostServices,
-        _ records: SimulatedRecords
+        _ records: SimulatedRecords,
+        options: SessionServerOptions = SessionServerOptions(origin: Browser.origin)
     ) throws -> SessionServer {
         var values = ClientRegistration.Values(clientID: "client")
         values.authentication = .clientSecretPost(Secret("a secret of the application"))
@@ -18,7 +19,7 @@ extension SimulatedProvider {
         return try SessionServer(
             client: OAuthClient(server: server, registration: try ClientRegistration(values)),
             store: records.store(of: process, host: host),
-            options: SessionServerOptions(origin: Browser.origin),
+            options: options,
             observer: { [world] event in world.note("event: \(event)") }
         )
     }

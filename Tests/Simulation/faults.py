@@ -105,6 +105,7 @@ FAULTS = {
     "a-sign-in-does-not-look-for-logout-records": [(LOGOUT_EFFECT, "        time >= (credential", "        time >= 1e9 + (credential")],
     "a-logout-record-is-stored-after-the-search": [(LOGOUT, "                try await storeLogoutRecords(of: token, at: provider)\n                let found = try await sessions(of: token, at: provider)\n",
         "                let found = try await sessions(of: token, at: provider)\n                try await storeLogoutRecords(of: token, at: provider)\n")],
+    "a-user-has-any-number-of-sessions": [(CALLBACK, "            try? await endOldestSessions(of: credential, at: provider, own)\n", "")],
     "the-session-before-a-sign-in-goes-on": [(CALLBACK, "for (other, old) in old + later {", "for (other, old) in old.prefix(0) {")],
     "a-repeated-logout-token-ends-newer-sessions": [(LOGOUT_EFFECT, "return start < token.issuedAt }", "return start < Date.distantFuture }")],
     "any-browser-completes-a-sign-in": [
