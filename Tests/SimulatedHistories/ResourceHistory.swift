@@ -54,7 +54,8 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         simulation.begin(in: .world) { [self] in await makeTrouble() }
         if world.faults.ends > 0 { simulation.begin(in: .world) { [self] in await forgetClients() } }
         let busy = simulation.random.duration(.seconds(60), .seconds(300))
-        let violation = letTimePass(busy) { begin { try await $0.sendAtRest($1) } }
+        let path = ["", "", "/admin", "/payments"].randomElement(using: &simulation.random) ?? ""
+        let violation = letTimePass(busy) { begin { try await $0.sendAtRest($1, path) } }
         guard violation == nil, setting.kind == "calm" else { return violation }
         checkThatNothingIsOrphaned()
         return world.violation
@@ -130,7 +131,8 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
 
     private var randomCall: Call {
         switch simulation.random.next() % 100 {
-        case 60..<70: { try await $0.send(to: $1, path: "/admin") }
+        case 60..<66: { try await $0.send(to: $1, path: "/admin") }
+        case 66..<70: { try await $0.send(to: $1, path: "/payments") }
         case 70..<76: { try await $0.cancelSend(to: $1) }
         case 76..<82: { _ = try await $1.freshCredential() }
         case 82..<86: { _ = try await $1.status() }
@@ -165,19 +167,19 @@ package final class ResourceHistory: History, @unchecked Sendable {  // All jobs
         }
     }
 
-    private func sendAtRest(_ client: ResourceClient) async throws {
+    private func sendAtRest(_ client: ResourceClient, _ path: String) async throws {
         do {
-            let status = try await send(to: client)
-            world.require(status == 200, "\(client.address) responds with \(status)")
+            let status = try await send(to: client, path: path)
+            world.require(status == 200, "\(client.address)\(path) responds with \(status)")
         } catch let error as AuthError where error.code == .leaseBusy {
             // Another process is waiting for the provider.
             try? await simulation.clock.sleep(for: .seconds(20))
-            try await sendAtRest(client)
+            try await sendAtRest(client, path)
         } catch let error as AuthError {
             // A page is counted before it is opened, even if its process is then killed.
             let isLimited =
                 error.code == .loginRequired && limit != nil && "\(error)".contains("sign-in pages within an hour")
-            world.require(isLimited, "a request to \(client.address) is not served: \(error)")
+            world.require(isLimited, "a request to \(client.address)\(path) is not served: \(error)")
         }
     }
 

@@ -5,12 +5,19 @@ import Crypto
 
 /// Protected resources (RFC 9728) whose authorization server is the simulated provider, which registers any client (RFC 7591).
 final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    /// The access that an authorization request asks for, which the provider grants.
+    private struct Access {
+        var scopes: [String] = []
+        /// The requested authentication context classes (RFC 9470).
+        var classes: [String] = []
+    }
+
     /// An authorization code.
     private struct Code {
         let client: Int
         let challenge: String
         let resource: String
-        let scopes: [String]
+        let access: Access
         var isUsed = false
     }
 
@@ -20,8 +27,8 @@ final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulati
     private var codes: [Code] = []
     /// Whether the provider still recognizes each registered client.
     private(set) var clients: [Bool] = []
-    /// The client and the scopes of each grant.
-    private var grants: [Int: (client: Int, scopes: [String])] = [:]
+    /// The client and the access of each grant.
+    private var grants: [Int: (client: Int, access: Access)] = [:]
     /// The tokens that the resources reject although their grants are valid.
     private var rejected: Set<String> = []
     private var world: World { provider.world }
@@ -59,10 +66,12 @@ final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulati
         let issuer = FormURLEncoding.encode(SimulatedProvider.issuer)
         guard clients[client] else { return "\(redirect)?error=unauthorized_client&state=\(state)&iss=\(issuer)" }
         guard isAccepted else { return "\(redirect)?error=access_denied&state=\(state)&iss=\(issuer)" }
-        let scopes = query["scope"]?.split(separator: " ").map(String.init) ?? []
-        codes.append(Code(client: client, challenge: challenge, resource: resource, scopes: scopes))
+        let access = Access(scopes: Self.words(query["scope"]), classes: Self.words(query["acr_values"]))
+        codes.append(Code(client: client, challenge: challenge, resource: resource, access: access))
         return "\(redirect)?code=code.\(codes.count - 1)&state=\(state)&iss=\(issuer)"
     }
+
+    private static func words(_ text: String?) -> [String] { (text ?? "").split(separator: " ").map(String.init) }
 
     private static func number(_ name: String) -> Int? { Int(name.drop { $0 != "." }.dropFirst()) }
 
@@ -147,14 +156,14 @@ final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulati
         world.require(!code.isUsed, "code.\(number) is sent twice")
         codes[number].isUsed = true
         let grant = provider.addGrant(for: code.resource)
-        grants[grant] = (client, code.scopes)
+        grants[grant] = (client, code.access)
         world.note("provider: code.\(number) is exchanged for grant \(grant)")
         return SimulatedProvider.response(
             200,
             [
                 "access_token": .string("at.\(grant).0.\(code.resource)"), "refresh_token": .string("rt.\(grant).0"),
                 "token_type": "Bearer", "expires_in": .integer(provider.lifetime),
-                "scope": .string(code.scopes.joined(separator: " ")),
+                "scope": .string(code.access.scopes.joined(separator: " ")),
             ]
         )
     }
@@ -167,8 +176,11 @@ final class SimulatedResources: @unchecked Sendable {  // All jobs of a simulati
         guard let grant = SimulatedProvider.parts(of: token)?.grant, let owner = grants[grant],
             provider.grants[grant].end == nil, !rejected.contains(token)
         else { return challenge(401, at: url, #"error="invalid_token""#) }
-        if call.url.hasSuffix("/admin"), !owner.scopes.contains("write") {
+        if call.url.hasSuffix("/admin"), !owner.access.scopes.contains("write") {
             return challenge(403, at: url, #"error="insufficient_scope", scope="write""#)
+        }
+        if call.url.hasSuffix("/payments"), !owner.access.classes.contains("mfa") {
+            return challenge(401, at: url, #"error="insufficient_user_authentication", acr_values="mfa""#)
         }
         return SimulatedProvider.response(200, ["grant": .integer(Int64(grant))])
     }
