@@ -2,7 +2,7 @@
  * The protocol by which processes share a refresh token that is used once: a lease with a fence, a rotation at the provider, a write.
  *
  * PROCESSES processes, ROTATIONS refreshes, and at most FAULTS faults: a process is killed, is paused for longer than its lease lasts, a
- * response is cut off, a write fails, or the session is removed. Every interleaving is tried. The states of a process are the
+ * response is cut off, a write fails, a write is executed late, or the session is removed. Every interleaving is tried. The states of a process are the
  * steps in docs/architecture.md, "One refresh".
  *
  *   spin -a lease.pml && cc -O2 -DSAFETY -o pan pan.c && ./pan     (or: make models)
@@ -24,6 +24,9 @@
 #ifndef FENCED_READ
 #define FENCED_READ 1
 #endif
+#ifndef NUMBERED_WRITE
+#define NUMBERED_WRITE 1
+#endif
 #ifndef CHECKED_SEND
 #define CHECKED_SEND 1
 #endif
@@ -37,6 +40,7 @@
 byte owner = NOBODY;        /* who has the lease */
 byte fence = 0;             /* the number of the last lease */
 bool has_expired = false;   /* whether another process may take it */
+byte last_write = 0;        /* the number of the holder's last write */
 bool is_stored = true;      /* whether a session is stored */
 byte grant = 0;             /* its grant */
 byte serial = 0;            /* the number of its refresh token */
@@ -51,17 +55,21 @@ byte faults = 0;
 /* Whether a process was killed, paused or cut off after its token was used and before the new one was written. */
 bool is_explained[2];
 
+/* A write whose connection was lost, and that the database executes later. */
+bool is_late = false;
+byte late_fence, late_number, late_grant, late_serial;
+
 #define may_fail (faults < FAULTS)
 #define fault faults++
 
 proctype Process(byte me) {
-  byte my_fence, my_grant, my_serial, new_serial;
+  byte my_fence, my_grant, my_serial, new_serial, number;
   bool knows_expiry;    /* whether my own clock says that the lease is over */
 
 end_take:
   atomic {
     (rotations < ROTATIONS && is_stored && !is_revoked[grant] && (!UNDER_LEASE || owner == NOBODY || has_expired)) ->
-      fence++; my_fence = fence; owner = me; has_expired = false; knows_expiry = false
+      fence++; my_fence = fence; owner = me; has_expired = false; knows_expiry = false; last_write = 0; number = 0
   }
 read:
   if
@@ -106,17 +114,27 @@ respond:
        if :: owner == me && fence == my_fence -> has_expired = true :: else fi }
   :: skip
   fi;
+  number++;
 write:
   if
   :: atomic { may_fail -> fault; goto write }    /* refused: tried again under the same lease */
+  :: atomic {    /* its connection is lost: tried again, too */
+       may_fail && !is_late -> fault;
+       is_late = true; late_fence = my_fence; late_number = number; late_grant = my_grant; late_serial = new_serial;
+       goto write
+     }
   :: atomic {
        (!FENCED_WRITE || fence == my_fence) ->
-         /* A lost lease overwrites nothing newer, and nothing that was removed comes back. */
+         /* A lost lease overwrites nothing newer, and nothing that was removed comes back. The late write may have come first. */
          assert(!is_removed[my_grant]);
-         assert(grant != my_grant || new_serial > serial);
-         is_stored = true; grant = my_grant; serial = new_serial
+         assert(grant != my_grant || new_serial >= serial);
+         is_stored = true; grant = my_grant; serial = new_serial; last_write = number
      }
   :: atomic { FENCED_WRITE && fence != my_fence -> goto end_take }
+  fi;
+  if
+  :: goto read    /* another refresh under the same lease */
+  :: skip
   fi;
 release:
   atomic {
@@ -128,6 +146,22 @@ release:
   goto end_take;
 done:
   skip
+}
+
+/* The database, which executes a late write. */
+proctype Database() {
+end_database:
+  atomic {
+    is_late -> is_late = false;
+    if
+    :: (!FENCED_WRITE || fence == late_fence && owner != NOBODY) && (!NUMBERED_WRITE || last_write <= late_number) ->
+         assert(!is_removed[late_grant]);
+         assert(grant != late_grant || late_serial >= serial);
+         is_stored = true; grant = late_grant; serial = late_serial; last_write = late_number
+    :: else
+    fi
+  }
+  goto end_database
 }
 
 /* A sign-out by another process, and then a sign-in: neither waits for the lease. */
@@ -153,6 +187,7 @@ init {
   byte i;
   atomic {
     for (i : 1 .. PROCESSES) { run Process(i) }
-    run Users()
+    run Users();
+    run Database()
   }
 }
