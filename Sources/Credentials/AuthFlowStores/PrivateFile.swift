@@ -15,12 +15,7 @@ package struct PrivateFile {
 
     /// Creates a directory and its parents with mode 0700, durably, and rejects a directory that other users can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
-        var new: [PrivateFile] = []
-        var ancestor = PrivateFile(directory)
-        while !ancestor.exists {
-            new.append(ancestor)
-            ancestor = PrivateFile(FilePath.directory(of: ancestor.path))
-        }
+        let new = missingDirectories(of: directory)
         do {
             try FileManager.default.createDirectory(
                 atPath: directory,
@@ -35,7 +30,8 @@ package struct PrivateFile {
                 underlyingError: error
             )
         }
-        for directory in new { try directory.syncDirectory() }
+        // A user may create files in a directory without being able to read it. Such a directory cannot be synced.
+        for path in new { try PrivateFile(path).syncDirectory(ifReadable: true) }
         var status = stat()
         // With a trailing slash, lstat(2) follows a symbolic link.
         var name = Substring(directory)
@@ -65,6 +61,23 @@ package struct PrivateFile {
                 "Other users can write to \(directory), so no credential is stored there. \(remedy)"
             )
         }
+    }
+
+    /// The directories of a path that do not exist, the last one first.
+    static func missingDirectories(
+        of path: String,
+        exists: (String) -> Bool = { PrivateFile($0).exists }
+    ) -> [String] {
+        var missing: [String] = []
+        var path = path
+        while !exists(path) {
+            missing.append(path)
+            let parent = FilePath.directory(of: path)
+            // A relative path ends at ".", which this user may not be able to examine.
+            guard parent != path else { break }
+            path = parent
+        }
+        return missing
     }
 
     /// The content of the file; nil when the file does not exist.
@@ -260,9 +273,13 @@ package struct PrivateFile {
     }
 
     /// The creation, renaming or removal of a file is durable only after its directory has been synced.
-    private func syncDirectory() throws(AuthError) {
+    /// - Parameter ifReadable: Whether a directory that this user cannot read is left unsynced; default: no.
+    private func syncDirectory(ifReadable: Bool = false) throws(AuthError) {
         let descriptor = unsafe open(FilePath.directory(of: path), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw failure("cannot be synced to disk") }
+        guard descriptor >= 0 else {
+            if ifReadable, errno == EACCES || errno == EPERM { return }
+            throw failure("cannot be synced to disk")
+        }
         defer { close(descriptor) }
         guard SystemCall.synchronize(descriptor) else { throw failure("cannot be synced to disk") }
     }

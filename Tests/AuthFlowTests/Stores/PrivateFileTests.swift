@@ -83,6 +83,28 @@ import Testing
         }
     }
 
+    /// Each parent is synced. The working directory may be one that this user cannot examine.
+    @Test(
+        arguments: [
+            ("/a/b/c", ["/a"], ["/a/b/c", "/a/b"]), ("/a/b/", ["/"], ["/a/b/", "/a/b", "/a"]), ("/a", ["/a"], []),
+            ("a/b", ["."], ["a/b", "a"]), ("a/b", [], ["a/b", "a", "."]), ("/a", [], ["/a", "/"]), ("", [], ["", "."]),
+        ] as [(String, [String], [String])]
+    )
+    func theMissingDirectoriesOfAPathEndAtItsRoot(_ path: String, _ existing: [String], _ missing: [String]) {
+        #expect(PrivateFile.missingDirectories(of: path) { existing.contains($0) } == missing)
+    }
+
+    /// The first sign-in failed, and the second succeeded, because the directory then existed.
+    @Test(.enabled(if: geteuid() != 0, "Root can read every directory."))
+    func aDirectoryIsCreatedInOneThatCannotBeRead() throws {
+        try withDirectory { directory in
+            try #require(unsafe chmod(directory, 0o300) == 0)
+            defer { unsafe chmod(directory, 0o700) }
+            try PrivateFile.createDirectory("\(directory)/new/store")
+            #expect(PrivateFile("\(directory)/new/store").exists)
+        }
+    }
+
     /// With the umask 002, a new directory is writable for its group.
     @Test(.enabled(if: PrivateGroup.isUserPrivate(getegid()), "The user's group must have no other members."))
     func aDirectoryMayBeWritableForTheUserPrivateGroup() throws {
