@@ -57,6 +57,14 @@ class Directory:
         merged = collections.ChainMap(*reversed(changes), entries)
         return {name: entry for name, entry in merged.items() if entry is not None}
 
+    def shown(self, path=""):
+        """The paths and contents that the running system shows."""
+        tree = {}
+        for name, entry in self.entries.items():
+            if isinstance(entry, Directory): tree |= {f"{path}{name}/": None} | entry.shown(f"{path}{name}/")
+            else: tree[path + name] = entry.data
+        return tree
+
     def draw(self, path, tree, chance):
         """Adds the entries that may remain to a tree of paths and contents; each unsynced change remains with the given probability."""
         for name, entry in self.after([names for names in self.changes if random.random() < chance], self.synced).items():
@@ -97,9 +105,12 @@ class Disk:
         if not paths: return False
         if call == "openat":
             self.offsets[result] = 0
-            if self.entry(paths[0]) is not None or "O_CREAT" not in arguments: return False
-            directory, name = self.locate(paths[0])
-            directory.change({name: File()})
+            existing = self.entry(paths[0])
+            if existing is None and "O_CREAT" in arguments:
+                directory, name = self.locate(paths[0])
+                directory.change({name: File()})
+            elif existing is not None and "O_TRUNC" in arguments: existing.resize(0)
+            else: return False
         elif call in ("mkdir", "mkdirat"):
             directory, name = self.locate(paths[0])
             directory.change({name: Directory()})
@@ -153,14 +164,14 @@ def recorded_calls(text):
 
 
 class Commands:
-    """Runs commands in directories with the same configuration."""
+    """Runs commands in directories that each contain a configuration file, a home directory and, if the store has one, a key file."""
 
-    def __init__(self, config, parent): self.config, self.parent = config, parent
+    def __init__(self, parent): self.parent = parent
 
     def run(self, root, *arguments, prefix=()):
         environment = dict(os.environ, PASSWORD="wonderland", HOME=f"{root}/home")
         for name in [name for name in environment if name.startswith("XDG_")]: del environment[name]
-        return subprocess.run([*prefix, tool, *arguments, "--config", str(self.config)], capture_output=True, text=True, timeout=60,
+        return subprocess.run([*prefix, tool, *arguments, "--config", f"{root}/authflow.json"], capture_output=True, text=True, timeout=60,
                               env=environment, cwd=root)
 
     def token(self, root):
@@ -194,12 +205,16 @@ class Commands:
         prefix = ["strace", "-f", "-y", "-xx", "-s", "10000000", "-e", f"trace={CALLS}", "-o", str(trace)]
         result = self.run(root, *arguments, prefix=prefix)
         if result.returncode: fail(f"{name} fails", result.stderr)
+        shown = read(root).shown()
         after, states, moments, is_reported = self.token(root), {}, 0, False
         for call, arguments, result in recorded_calls(trace.read_text()):
             is_reported = is_reported or call == "write" and arguments[0] == "1"
             if not disk.apply(call, arguments, result): continue
             moments += 1
             for tree in disk.draw(): states[tuple(sorted(tree.items())), is_reported] = tree
+        simulated = disk.top.shown()
+        wrong = sorted(path for path in shown.keys() | simulated.keys() if shown.get(path, 0) != simulated.get(path, 0))
+        if wrong: fail(f"{name}: the recorded operations do not explain the files", *wrong)
         # Nothing more is synced after the command.
         for tree in disk.draw(): states[tuple(sorted(tree.items())), True] = tree
         chosen = random.sample(sorted(states.items(), key=lambda item: repr(item[0])), min(limit, len(states)))
@@ -223,12 +238,11 @@ with tempfile.TemporaryDirectory() as work:
             parent = pathlib.Path(work, store["name"])
             root = parent / "root"
             (root / "home").mkdir(parents=True)
-            config = parent / "authflow.json"
-            config.write_text(json.dumps({"profiles": {"soak": {
+            (root / "authflow.json").write_text(json.dumps({"profiles": {"soak": {
                 "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"], "store": store,
                 "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
             }}}))
-            commands, token = Commands(config, parent), None
+            commands, token = Commands(parent), None
             for command in [["login"], ["token", "--refresh"], ["login"], ["logout", "--local"]]:
                 token = commands.simulate(root, f"{store['name']}: {' '.join(command)}", token, *command)
     finally:
