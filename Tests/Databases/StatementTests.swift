@@ -134,8 +134,8 @@ private struct Comparison {
             let tags = random.happens(0.5) ? Self.tags : [Self.tags[1]]
             let new = RecordAttributes(lifetime: .seconds(3600), idleTime: .seconds(1800), tags: tags)
             let attributes = random.happens(0.5) ? new : nil
-            // Some writes are executed after a later write of the same holder.
-            let write = Int64(number - (random.happens(0.3) ? 20 : 0))
+            // Some writes are executed after a later write of the same holder. The first number is 1.
+            let write = Int64(max(1, number - (random.happens(0.3) ? 20 : 0)))
             let isWritten = try await table.write(bytes, attributes, number: write, under: lease.table)
             let expected = model.write(bytes, attributes, number: write, under: lease.model)
             #expect(isWritten == expected, "call \(number): write")
