@@ -34,10 +34,12 @@ import Testing
         )
     }
 
-    /// A table in which a test can make writes fail, change or delay a lease acquisition, lose the response to a claim, and interrupt a removal.
+    /// A table in which a test can make writes fail or wait, change or delay a lease acquisition, lose the response to a claim, and interrupt a
+    /// removal.
     private struct FaultyTable: RecordTable {
         let base: SQLiteRecords
         var isRefusing: FailingWrites?
+        var pausedWrite: PausedAttempt?
         var firstAttempt: FirstAttempt?
         var pausedAttempt: PausedAttempt?
         var lostResponse: LostResponse?
@@ -52,6 +54,7 @@ import Testing
             if isRefusing?.value.load(ordering: .relaxed) == true {
                 throw DatabaseFailure(.refused, "No space is left.")
             }
+            await pausedWrite?.pause()
             return try await base.write(bytes, attributes, number: number, under: lease)
         }
         func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await base.bytes(of: digest) }
@@ -99,7 +102,7 @@ import Testing
         let value = Atomic(true)
     }
 
-    /// An acquisition whose result arrives when the test allows it.
+    /// An acquisition whose result arrives, or a write that continues, when the test allows it.
     private final class PausedAttempt: Sendable {
         let began = AsyncStream<Void>.makeStream()
         let released = AsyncStream<Void>.makeStream()
@@ -255,5 +258,25 @@ import Testing
         // The lease was released, so it cannot be used again.
         let lost = await #expect(throws: AuthError.self) { try await records.write([3], nil, under: held) }
         #expect(lost?.code == .leaseLost)
+    }
+
+    /// Otherwise, other processes would wait until the lease expires.
+    @Test("A lease is released by a retried write during which its body returns", .timeLimit(.minutes(1)))
+    func aRetriedWriteReleasesItsLeaseAfterTheBodyHasReturned() async throws {
+        let (writes, attempt) = (FailingWrites(), PausedAttempt())
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            FaultyTable(base: table($0), isRefusing: writes, pausedWrite: attempt)
+        }
+        let retry = try await records.withLease(on: key) { held in
+            await expectError(.storageFailed) { try await records.write([2], nil, under: held) }
+            writes.value.store(false, ordering: .relaxed)
+            let retry = Task { try await records.write([2], nil, under: held) }
+            for await _ in attempt.began.stream { break }
+            return retry
+        }
+        attempt.released.continuation.yield()
+        try await retry.value
+        let other = LeasedRecords(times: .init(waitTimeout: .zero), host: clock.host) { table($0) }
+        #expect(try await other.withLease(on: key) { _ in try await other.bytes(for: key) } == [2])
     }
 }

@@ -290,17 +290,22 @@ extension LeasedRecords: SessionTokenStore, GaugeSource {
         }
         do {
             let isWritten = try await writing.value
-            held.withLock { held in
-                held[lease]?.isUnwritten = false
-                if entry.isOver { held[lease] = nil }
+            // The body of `withLease` may have returned during the write, which another task of the holder has retried.
+            let isOver = held.withLock { held in
+                let isOver = held[lease]?.isOver ?? entry.isOver
+                if isOver { held[lease] = nil } else { held[lease]?.isUnwritten = false }
+                return isOver
             }
             guard isWritten else {
                 throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost
             }
-            if entry.isOver { await release(inTable) }
+            if isOver { await release(inTable) }
         } catch let error as AuthError where error.code == .storageFailed {
-            held.withLock { $0[lease]?.isUnwritten = true }
-            if entry.isOver { _ = try? await table.renew(inTable, for: times.lease) }
+            let isOver = held.withLock { held in
+                held[lease]?.isUnwritten = true
+                return held[lease]?.isOver ?? entry.isOver
+            }
+            if isOver { _ = try? await table.renew(inTable, for: times.lease) }
             throw error
         }
     }
