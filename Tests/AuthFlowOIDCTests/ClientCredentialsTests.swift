@@ -53,6 +53,30 @@ import Testing
         #expect(try await client.client.introspect(token)["active"] == false)
     }
 
+    /// Otherwise, the token would remain valid at the provider, but nothing would use or revoke it.
+    @Test("A sign-in without a user that is cancelled while its token arrives is stored", .timeLimit(.minutes(1)))
+    func aCancelledSignInWithoutAUserIsStored() async throws {
+        try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in
+            let running = Mutex<Task<SignIn, any Error>?>(nil)
+            let (starts, start) = AsyncStream<Void>.makeStream()
+            let client = try environment.client(registration: registration(), flows: [.clientCredentials]) { event in
+                guard event.step == .machineToMachineGrant, event.progress == .succeeded else { return }
+                running.withLock { $0?.cancel() }
+            }
+            let task = Task {
+                for await _ in starts {}
+                return try await client.signIn()
+            }
+            running.withLock { $0 = task }
+            start.finish()
+            _ = await task.result
+            #expect(task.isCancelled)
+            #expect(await client.drain(within: .seconds(60)))
+            #expect(try await client.credential()?.tokens.scopes == ["reports"])
+            #expect(environment.emulator.requests.count { $0 == "POST /token" } == 1)
+        }
+    }
+
     /// The provider may revoke a token before it expires.
     @Test func aTokenThatTheAPIRejectsIsReplaced() async throws {
         try await EmulatorEnvironment.with(.inProcess, clients: [Self.robot]) { environment in

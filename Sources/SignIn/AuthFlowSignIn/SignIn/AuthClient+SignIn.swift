@@ -21,8 +21,8 @@ extension AuthClient {
     ///   - options: The options of the authorization request; default: the registration's. A flow that does not support them is not used.
     /// - Returns: The credential, with the error if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
-    ///   `CancellationError` when the task is cancelled. If the redirect has already arrived, the sign-in completes nevertheless, because its code
-    ///   can be used only once: the credential is stored, and ``states()`` reports the sign-in.
+    ///   `CancellationError` when the task is cancelled. If the redirect, whose code can be used only once, has already arrived, or a token without
+    ///   a user has been requested, the sign-in completes nevertheless: the credential is stored, and ``states()`` reports the sign-in.
     public func signIn(
         _ policy: AccountPolicy = .sameAccount,
         options: AuthorizationOptions = AuthorizationOptions()
@@ -144,13 +144,16 @@ extension AuthClient {
         }
         let owner = try await method.owner?()
         guard let renewal = method.renewal(of: owner) else { preconditionFailure("The method signs a user in.") }
-        let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
-            try await attempt.reporter.step(.machineToMachineGrant) { try await renewal(client, resource) }
-        }
-        // Without a user there is only one account, and a new token replaces the old one. The owner may
-        // have changed during the request, in which case the token does not belong to the new owner.
+        // The owner may change during the request, in which case the token does not belong to the new owner.
         let managed = self.managed(for: owner, method)
-        return try await save(credential, in: managed, [:], .replaceAccount, attempt.reporter)
+        // The token is stored even if no task waits for it anymore, because nothing would revoke it.
+        return try await credentials.unfinished.finish { [self] in
+            let credential = try await attempt.reporter.step(.machineToMachineGrant) {
+                try await renewal(client, options.resource)
+            }
+            // Without a user there is only one account, and a new token replaces the old one.
+            return try await save(credential, in: managed, [:], .replaceAccount, attempt.reporter)
+        }
     }
 
     /// The options of a sign-in, which requests the resource of this client even if the registration does not list it: the credential is stored and
