@@ -378,6 +378,42 @@ import Glibc
         await bridge.close()
     }
 
+    /// The host no longer waits for the response, for example because the user took a long time to sign in. The unused session does not remain at
+    /// the server.
+    @Test(
+        "A late response to an earlier `initialize` does not replace the session",
+        .timeLimit(.minutes(1)),
+        arguments: [initialize, Array(#"{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}"#.utf8)]
+    )
+    func aLateResponseToAnEarlierInitializeIsNotUsed(_ second: [UInt8]) async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (releases, release) = AsyncStream.makeStream(of: Void.self)
+        let begun = Mutex(0)
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "initialize" else { return nil }
+            let count = begun.withLock { count in
+                count += 1
+                return count
+            }
+            guard count == 1 else { return nil }
+            arrival.yield()
+            for await _ in releases {}
+            return nil
+        }
+        let (bridge, lines) = try Self.bridge(to: server)
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        for await _ in arrivals { break }
+        bridge.receive(second)
+        _ = await answers.next()
+        release.finish()
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        _ = await answers.next()
+        #expect(server.received.suffix(2) == ["DELETE session2", "tools/list session1"])
+        await bridge.close()
+    }
+
     @Test(
         "A session whose initialization fails is ended",
         .timeLimit(.minutes(1)),

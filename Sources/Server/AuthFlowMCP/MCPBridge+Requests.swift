@@ -62,12 +62,15 @@ extension MCPBridge {
                 await end(begun)
                 throw error
             }
-            if answer.json["result"] != nil {
-                state.withLock { $0.session.begin(response.head, answer) }
-            } else {
-                // The host does not use the session.
-                await end(begun)
+            let isUsed = state.withLock { state in
+                // If the host has sent another `initialize` in the meantime, the session of that one is the current session.
+                guard answer.json["result"] != nil, state.session.initialization == session.initialization,
+                    state.session.initialize?.bytes == message.bytes
+                else { return false }
+                state.session.begin(response.head, answer)
+                return true
             }
+            if !isUsed, state.withLock({ $0.session.id }) != begun.id { await end(begun) }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
                 options.log("Servers that use the HTTP+SSE transport (before revision 2025-03-26) are not supported.")
             }

@@ -214,7 +214,7 @@ extension MCPBridge {
             }
             // The host may have sent another `initialize` in the meantime; its session is then the current session.
             let isCurrent = state.withLock { [begun] state in
-                guard !state.isClosed, state.session.initialize?.bytes == session.initialize?.bytes,
+                guard !state.isClosed, state.session.initialization == session.initialization,
                     state.session.number == session.number
                 else { return false }
                 state.session = begun

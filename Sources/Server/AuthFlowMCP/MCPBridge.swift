@@ -160,8 +160,12 @@ public final class MCPBridge: Sendable {
     private func beginSession(with initialize: MCPMessage) {
         let listener = state.withLock { state in
             defer { (state.listener, state.initializedDelivery) = (nil, nil) }
-            let number = state.session.number
-            state.session = MCPSession(initialize: initialize, number: number)
+            let last = state.session
+            state.session = MCPSession(
+                initialize: initialize,
+                number: last.number,
+                initialization: last.initialization + 1
+            )
             return state.listener
         }
         listener?.cancel()

@@ -15,6 +15,8 @@ struct MCPSession: Sendable {
     var lastEventID: String?
     /// The session number, so that a lost session is replaced only once, however many requests detect the loss.
     var number = 0
+    /// The number of the host's `initialize`, so that a late response to an earlier one does not replace the session.
+    var initialization = 0
     /// The delay before this session is replaced without a request from the host, if the server loses it within a minute.
     var replacementDelay = Duration.seconds(1)
 
