@@ -4,12 +4,14 @@ import Synchronization
 ///
 /// It runs to completion even if tasks stop waiting: a cancelled task returns immediately, without affecting the others.
 package final class SharedTask<Value: Sendable>: Sendable {
-    private enum State {
-        case running(waiters: [UInt64: CheckedContinuation<Value, any Error>], count: UInt64)
-        case finished(Result<Value, any Error>)
+    // Not an enum with the continuations as an associated value, because changing that value would copy the dictionary for each task.
+    private struct State {
+        var waiters: [UInt64: CheckedContinuation<Value, any Error>] = [:]
+        var count: UInt64 = 0
+        var result: Result<Value, any Error>?
     }
 
-    private let state = Mutex(State.running(waiters: [:], count: 0))
+    private let state = Mutex(State())
 
     /// Starts the work.
     package init(_ work: @escaping @Sendable () async throws -> Value) {
@@ -24,9 +26,9 @@ package final class SharedTask<Value: Sendable>: Sendable {
 
     private func finish(_ result: Result<Value, any Error>) {
         let waiters = state.withLock { state in
-            defer { state = .finished(result) }
-            if case .running(let waiters, _) = state { return waiters }
-            return [:]
+            defer { state.waiters = [:] }
+            state.result = result
+            return state.waiters
         }
         for waiter in waiters.values { waiter.resume(with: result) }
     }
@@ -35,33 +37,23 @@ package final class SharedTask<Value: Sendable>: Sendable {
     /// - Throws: Any error thrown by the work, or `CancellationError` when the waiting task is cancelled.
     package func value() async throws -> Value {
         let ticket = state.withLock { state -> UInt64 in
-            guard case .running(let waiters, let count) = state else { return 0 }
-            state = .running(waiters: waiters, count: count + 1)
-            return count
+            state.count += 1
+            return state.count
         }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 let result = state.withLock { state -> Result<Value, any Error>? in
-                    switch state {
-                    case .finished(let result): return result
+                    if let result = state.result { return result }
                     // The check holds the lock that the handler below acquires, so a cancellation is neither missed nor
                     // handled twice.
-                    case .running where Task.isCancelled: return .failure(CancellationError())
-                    case .running(var waiters, let count):
-                        waiters[ticket] = continuation
-                        state = .running(waiters: waiters, count: count)
-                        return nil
-                    }
+                    if Task.isCancelled { return .failure(CancellationError()) }
+                    state.waiters[ticket] = continuation
+                    return nil
                 }
                 if let result { continuation.resume(with: result) }
             }
         } onCancel: {
-            let waiter = state.withLock { state -> CheckedContinuation<Value, any Error>? in
-                guard case .running(var waiters, let count) = state else { return nil }
-                let waiter = waiters.removeValue(forKey: ticket)
-                state = .running(waiters: waiters, count: count)
-                return waiter
-            }
+            let waiter = state.withLock { $0.waiters.removeValue(forKey: ticket) }
             waiter?.resume(throwing: CancellationError())
         }
     }
