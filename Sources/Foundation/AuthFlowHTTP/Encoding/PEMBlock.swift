@@ -40,18 +40,19 @@ package struct PEMBlock {
 
     package static func blocks(in text: String) -> [PEMBlock] {
         var blocks: [PEMBlock] = []
-        var open: (label: String, lines: [Substring])?
+        // The label of the open block; nil outside a block.
+        var label: String?
+        // Separate from the label, because appending to a copy of an optional with both would copy all lines for each line.
+        var lines: [Substring] = []
         for line in text.split(whereSeparator: \.isNewline) {
             let line = Substring(line.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
             if line.hasPrefix("-----BEGIN "), line.hasSuffix("-----"), line.count > 16 {
-                open = (String(line.dropFirst(11).dropLast(5)), [line])
-            } else if var current = open {
-                current.lines.append(line)
-                open = current
-                if line == "-----END \(current.label)-----" {
-                    blocks.append(PEMBlock(label: current.label, text: current.lines.joined(separator: "\n")))
-                    open = nil
-                }
+                (label, lines) = (String(line.dropFirst(11).dropLast(5)), [line])
+            } else if let current = label {
+                lines.append(line)
+                guard line == "-----END \(current)-----" else { continue }
+                blocks.append(PEMBlock(label: current, text: lines.joined(separator: "\n")))
+                (label, lines) = (nil, [])
             }
         }
         return blocks
