@@ -99,7 +99,8 @@ public final class ResponseBody: AsyncSequence, Sendable {
             guard !isBounded || state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
             // Small parts are joined, because every array adds overhead.
-            if let last = state.parts.last, last.count + part.count <= Self.maximumJoinedPartSize {
+            // Only the size is read: another reference to the last part would cause a copy of that part for each small part.
+            if let size = state.parts.last?.count, size + part.count <= Self.maximumJoinedPartSize {
                 state.parts[state.parts.count - 1] += part
             } else {
                 state.parts.append(part)
