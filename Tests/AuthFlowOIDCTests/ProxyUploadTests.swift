@@ -116,11 +116,16 @@ private struct StalledUploadTransport: HTTPTransport {
             ("announced", Self.upload("x", length: 11), Duration.seconds(900), 413),
             ("unannounced", Self.upload("12345", "67890", "1"), .seconds(900), 413),
             ("too slow", Self.upload("1"), .zero, 408),
+            ("negative", Self.upload("1", length: -1), .seconds(900), 400),
+            ("the smallest integer", Self.upload("1", length: .min), .seconds(900), 400),
         ]
     )
-    func rejectsAStreamedBodyThatIsTooLargeOrTooSlow(_: String, _ body: UploadBody, duration: Duration, status: Int)
-        async throws
-    {
+    func rejectsAStreamedBodyThatIsTooLargeTooSlowOrOfNegativeLength(
+        _: String,
+        _ body: UploadBody,
+        duration: Duration,
+        status: Int
+    ) async throws {
         try await WebEnvironment.run { web in
             let isAsked = Mutex(false)
             let api = APITransport(web.environment.transport) { _, _ in

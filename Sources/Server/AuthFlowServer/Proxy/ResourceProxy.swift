@@ -165,8 +165,8 @@ public struct ResourceProxy: Sendable {
     /// Like ``streamedResponse(to:body:)``, but for routes with `streamsRequests`: the API receives the body as it arrives, and the function
     /// returns once the API has received the whole body or has stopped accepting it.
     ///
-    /// 400: the upload ended early. 408: the upload stalled, or exceeded its maximum duration. 503: the API requires a nonce (RFC 9449 section 9),
-    /// which it provides only in a response, and the body cannot be read twice. The next request includes the nonce.
+    /// 400: the upload ended early, or its length is negative. 408: the upload stalled, or exceeded its maximum duration. 503: the API requires a
+    /// nonce (RFC 9449 section 9), which it provides only in a response, and the body cannot be read twice. The next request includes the nonce.
     public func streamedResponse(to request: HTTPRequest, upload: UploadBody) async -> ResponseStream? {
         await streamedResponse(to: request, .upload(upload))
     }
@@ -200,6 +200,8 @@ public struct ResourceProxy: Sendable {
     private func forward(_ request: HTTPRequest, _ body: Body, _ route: Route, isStreamed: Bool) async -> Answer {
         do throws(Refusal) {
             let endpoint = try endpoint(of: request, route)
+            // The application may pass on the value of Content-Length unchecked, which a client can choose.
+            guard body.length ?? 0 >= 0 else { throw Refusal(.badRequest) }
             guard body.length ?? 0 <= route.maximumRequestSize else { throw Refusal(.contentTooLarge) }
             guard body.length == 0 || Self.allowsBody(request.method) else { throw Refusal(.badRequest) }
             let access = try await access(of: request, route)
