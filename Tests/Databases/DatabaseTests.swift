@@ -255,6 +255,18 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
+    @Test func aNegativeSchemaVersionIsReported() async throws {
+        let name = "negative\(UInt64.random(in: 0..<UInt64.max))"
+        let url = try Database.address("AUTHFLOW_POSTGRESQL")
+        let store = try PostgreSQLTokenStore(url: url, schema: name)
+        _ = try await store.migrate()
+        unsafe setenv("NEGATIVE_URL", url.exposed, 1)
+        let change = "UPDATE \\\"\(name)\\\".migrations SET version = -1"
+        #expect(unsafe system("psql -q \"$NEGATIVE_URL\" -c \"\(change)\" >/dev/null") == 0)
+        let error = await #expect(throws: AuthError.self) { try await store.migrate() }
+        #expect(error?.message.contains("negative versions") == true)
+    }
+
     /// The migration of a later version may lock the table. A claim is retried only if the statement was not executed.
     @Test(arguments: ["40001", "40P01", "55P03", "57014"])
     func aPostgreSQLStatementThatWasRolledBackCountsAsNotExecuted(_ state: String) throws {

@@ -89,7 +89,14 @@ enum PostgreSQLSchema {
             "SELECT max(version) || ' ' || max(coalesce((to_jsonb(m) ->> 'needs')::integer, version)) FROM \(table) AS m"
         )
         let numbers = (row ?? "").split(separator: " ").map { Int($0) ?? 0 }
-        return numbers.count == 2 ? (numbers[0], numbers[1]) : (0, 0)
+        guard numbers.count == 2 else { return (0, 0) }
+        guard numbers.allSatisfy({ $0 >= 0 }) else {
+            throw DatabaseFailure(
+                .unusable,
+                "The table of migrations contains only negative versions, which AuthFlow never writes."
+            )
+        }
+        return (numbers[0], numbers[1])
     }
 
     /// Rejects tables that this program cannot use: older versions, and versions that require a newer program.
