@@ -1649,6 +1649,16 @@ import Glibc
         #expect(single.array?.first?["id"] == 1)
     }
 
+    @Test("The responses to a batch of thousands of requests are matched in time", .timeLimit(.minutes(1)))
+    func aLargeBatchIsMatchedInTime() throws {
+        let ids = (0..<2000).map { JSON.integer($0) }
+        let answered = Array(ids.reversed())
+        let responses = answered.map { JSON.object(["jsonrpc": "2.0", "id": $0, "result": [:]]) }
+        let batch = try #require(MCPMessage(.array(responses)))
+        #expect(batch.responding(to: ids)?.ids == answered)
+        #expect(batch.responding(to: Array(ids.dropFirst()))?.ids == nil)
+    }
+
     @Test func aBatchReceivesOnlyOneResponseToEachOfItsRequests() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             let events = [99, 1, 1, 2].map { "data: {\"jsonrpc\":\"2.0\",\"id\":\($0),\"result\":{}}\n\n" }

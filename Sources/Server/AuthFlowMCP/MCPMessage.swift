@@ -111,12 +111,14 @@ struct MCPMessage: Sendable {
     ///   to a different request.
     func responding(to requests: [JSON]) -> (message: MCPMessage, ids: [JSON])? {
         var ids: [JSON] = []
+        // The requests without a response. Only they are searched, so that a large batch does not take cubic time.
+        var open = requests
         for answered in answeredIDs {
-            let rest = requests.filter { !ids.contains($0) }
             // JSON-RPC distinguishes 1 and "1".
-            guard let id = rest.first(where: { $0 == answered }) ?? rest.first(where: { Self.areEqual($0, answered) })
+            guard let id = open.first(where: { $0 == answered }) ?? open.first(where: { Self.areEqual($0, answered) })
             else { return nil }
             ids.append(id)
+            open.removeAll { $0 == id }
         }
         guard ids != answeredIDs else { return (self, ids) }
         guard let elements = json.array else {
