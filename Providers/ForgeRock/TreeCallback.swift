@@ -19,6 +19,9 @@ public struct TreeCallback: Sendable {
         json["output"]?.array?.first { $0["name"]?.string == name }?["value"]
     }
 
+    /// The number of answers that can be set.
+    var inputCount: Int { json["input"]?.array?.count ?? 0 }
+
     /// The prompt or the message; empty when the callback has neither.
     public var prompt: String { output("prompt")?.string ?? output("message")?.string ?? "" }
 
@@ -100,6 +103,9 @@ public struct TreeStep: Sendable {
 
     /// The callbacks of the step.
     public internal(set) var callbacks: [TreeCallback]
+
+    /// The number of callbacks and of their inputs.
+    var size: Int { callbacks.reduce(callbacks.count) { $0 + $1.inputCount } }
 
     /// Whether this is the first step of the tree; false if unknown.
     public internal(set) var isFirst = false

@@ -7,6 +7,9 @@ public import AuthFlowHeadless
 public struct TreeDriver: Sendable {
     /// The maximum number of steps of one sign-in, not counting polling steps.
     private static let maximumSteps = 40
+    /// The maximum number of callbacks and inputs of one step, and of secret answers in all steps. Their processing takes quadratic time, and
+    /// all responses are searched for each secret.
+    private static let (maximumStepSize, maximumSecrets) = (200, 200)
     /// The minimum wait per step, and the maximum total wait.
     private static let minimumWait = Duration.milliseconds(250)
     private static let maximumTotalWait = Duration.seconds(300)
@@ -216,6 +219,12 @@ extension TreeDriver: LoginDriver {
                 }
                 throw Self.failure(json, status: response.status)
             }
+            guard step.size <= Self.maximumStepSize else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "The tree sent a step with \(step.size) callbacks and inputs; at most \(Self.maximumStepSize) are supported."
+                )
+            }
             let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
             step.isFirst = shown.isEmpty
@@ -224,7 +233,14 @@ extension TreeDriver: LoginDriver {
             waited += wait
             // Polling steps are limited by time instead.
             if wait == .zero { steps += 1 }
-            secrets += step.secrets
+            // A polling step, of which there may be hundreds, is sent back with the same answers each time.
+            for secret in step.secrets where !secrets.contains(secret) { secrets.append(secret) }
+            guard secrets.count <= Self.maximumSecrets else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "The tree sent more than \(Self.maximumSecrets) inputs for secret answers."
+                )
+            }
             body = step.answeredJSON
         }
         throw AuthError(.userAgentFailed, "The tree did not complete within \(Self.maximumSteps) steps.")

@@ -596,6 +596,34 @@ import Testing
         }
     }
 
+    struct LargeStep: CustomTestStringConvertible {
+        let testDescription: String
+        let callbacks: [EmulatorTree.Callback]
+    }
+
+    private static func password(_ inputs: [JSON]) -> EmulatorTree.Callback {
+        .init("PasswordCallback", [("prompt", "Password")], inputs: inputs)
+    }
+
+    static let largeSteps: [LargeStep] = [
+        LargeStep(testDescription: "inputs", callbacks: [password((0..<200).map { .string("secret \($0)") })]),
+        LargeStep(
+            testDescription: "callbacks",
+            callbacks: Array(repeating: .init("TextOutputCallback", [("message", "Hello")], inputs: []), count: 201)
+        ),
+    ]
+
+    /// Each response is searched for all secrets that were sent before, and the server could send tens of thousands of them.
+    @Test("A step with too many inputs or callbacks ends the sign-in", arguments: largeSteps)
+    func aLargeStepEndsTheSignIn(_ step: LargeStep) async throws {
+        try await ForgeRockEnvironment.with(.inProcess) { environment in
+            environment.emulator.settings.trees["Login"] = tree(step.callbacks) { _ in .repeatNode }
+            let error = await #expect(throws: AuthError.self) { try await environment.client().signIn() }
+            #expect(error?.code == .userAgentFailed)
+            #expect(error?.message.contains("201 callbacks and inputs") == true)
+        }
+    }
+
     @Test func reportsAnUnknownTree() async throws {
         try await ForgeRockEnvironment.with(.inProcess) { environment in
             let error = await #expect(throws: AuthError.self) {
