@@ -493,6 +493,20 @@ import Glibc
         #expect(try other.number("SELECT count(*) FROM messages") == 2)
     }
 
+    /// The clock was a day ahead at the last use. Otherwise, an idle session would not end until the clock has caught up.
+    @Test func aUseAfterTheClockWasSetBackRestartsTheIdleTimeout() async throws {
+        let (store, key) = (try store(), key("user"))
+        try await store.withLease(on: key) { lease in
+            try await store.write([1], RecordAttributes(idleTime: .seconds(3600)), under: lease)
+        }
+        clock.advance(by: .seconds(-86_400))
+        #expect(try await store.touch(key))
+        clock.advance(by: .seconds(3599))
+        #expect(try await store.bytes(for: key) == [1])
+        clock.advance(by: .seconds(1))
+        #expect(try await store.bytes(for: key) == nil)
+    }
+
     /// The file may have been damaged, or changed by another program.
     @Test(arguments: [Int64.min, Int64.max])
     func aSessionWhoseLastUseIsAnExtremeNumberCanBeTouched(_ time: Int64) async throws {

@@ -120,6 +120,38 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { #expect(!$0.isAfterAbandonedLease) }
     }
 
+    /// The times of the last use are those of a server whose clock was a day ahead, and was then set back.
+    @Test(arguments: [Database.postgreSQL, .redis])
+    func aUseAfterTheClockWasSetBackRestartsTheIdleTimeout(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let store = try await database.store(named: name)
+        let key = key("session")
+        try await store.withLease(on: key) { lease in
+            try await store.write([1], RecordAttributes(idleTime: .seconds(1)), under: lease)
+        }
+        if database == .postgreSQL {
+            let settings = try PostgreSQLSettings(
+                url: try Database.address("AUTHFLOW_POSTGRESQL"),
+                password: nil,
+                schema: name,
+                allowsUnverifiedServer: false
+            )
+            let link = try PostgreSQLLink(settings)
+            defer { link.close() }
+            let later = "interval '1 day'"
+            try link.run("UPDATE \(name).records SET used_at = used_at + \(later), idle_until = idle_until + \(later)")
+        } else {
+            let url = try Database.address("AUTHFLOW_REDIS")
+            let settings = try RedisSettings(url: url, password: nil, prefix: name, allowsPlainText: false)
+            let later = "\(Int64(Date().timeIntervalSince1970 + 86_400) * 1000)"
+            let record = "\(name):{\(RecordMessage.hex(key.digest))}"
+            try RedisLink(settings).run("HSET", record, "used", later, "idle_until", later)
+        }
+        #expect(try await store.touch(key))
+        try await Task.sleep(for: .milliseconds(1100))
+        #expect(try await store.bytes(for: key) == nil)
+    }
+
     @Test(arguments: Database.allCases) func anExpiredLeaseThatWasNotTakenOverCanStillWrite(_ database: Database)
         async throws
     {

@@ -184,11 +184,13 @@ struct PostgreSQLRecords: RecordTable {
     }
 
     func touch(_ digest: [UInt8]) async throws -> Bool {
-        // The row is written at most once a minute, or once per tenth of an idle timeout shorter than ten minutes.
+        // The row is written at most once a minute, or once per tenth of an idle timeout shorter than ten minutes. A time in the future is from
+        // before the clock was set back. Without a new time, the idle timeout would not apply until the clock has caught up.
         let touched = try await rows(
             """
             WITH touched AS (UPDATE \(table) AS r SET idle_until = clock_timestamp() + idle_time, used_at = clock_timestamp() \
-            WHERE id = $1::bytea AND \(Self.isAlive) AND used_at < clock_timestamp() - least(idle_time / 10, interval '1 minute')) \
+            WHERE id = $1::bytea AND \(Self.isAlive) AND (used_at > clock_timestamp() \
+            OR used_at < clock_timestamp() - least(idle_time / 10, interval '1 minute'))) \
             SELECT 1 FROM \(table) AS r WHERE id = $1::bytea AND sealed IS NOT NULL AND \(Self.isAlive)
             """,
             .bytes(digest)

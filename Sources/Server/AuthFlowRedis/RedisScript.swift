@@ -128,8 +128,10 @@ struct RedisScript: Sendable {
     static let touch = RedisScript(
         """
         if not alive() or not field('sealed') then return 0 end
-        local idle, used = number('idle'), number('used')
-        if now - (used or 0) >= math.min((idle or 600000) / 10, 60000) then
+        local idle, age = number('idle'), now - (number('used') or 0)
+        -- A time in the future is from before the clock was set back. Without a new time, the idle timeout would not
+        -- apply until the clock has caught up.
+        if age < 0 or age >= math.min((idle or 600000) / 10, 60000) then
           redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now))
           if idle then redis.call('HSET', KEYS[1], 'idle_until', string.format('%.0f', now + idle)) end
           keep()

@@ -192,7 +192,10 @@ final class SQLiteRecords: RecordTable {
             // The row is written at most once a minute, or once per tenth of the idle timeout if that is shorter.
             let pause = min((row[0].integer ?? 600_000) / 10, 60_000)
             // A damaged row can contain any number.
-            guard (now.integer ?? 0) &- (row[1].integer ?? 0) > pause else { return true }
+            let age = (now.integer ?? 0) &- (row[1].integer ?? 0)
+            // A time in the future is from before the clock was set back. Without a new time, the idle timeout would not apply until the clock has
+            // caught up.
+            guard age > pause || age < 0 else { return true }
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET idle_until = ?1 + idle_time, used_at = ?1 WHERE id = ?2 AND \(Self.isAlive) RETURNING 1",
