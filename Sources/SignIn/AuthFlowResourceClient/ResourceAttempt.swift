@@ -132,8 +132,10 @@ extension ResourceAttempt {
             guard scopes.map({ !$0.isSuperset(of: demanded) }) ?? true else {
                 return .rejectScopes(demanded, remembering: wanted)
             }
-            // After a later sign-in, perhaps by another user, the failure says nothing about the present token.
-            let isOver = stepUps.rejected[wanted].map { now > $0 + 3600 || rejected.signedInAt > $0 } ?? true
+            // After a later sign-in, perhaps by another user, the failure says nothing about the present token. A time in the future is from before
+            // the clock was set back.
+            let isOver =
+                stepUps.rejected[wanted].map { now > $0 + 3600 || now < $0 || rejected.signedInAt > $0 } ?? true
             guard signIns < Self.maximumSignIns, isOver else { return .rejectScopes(demanded, remembering: nil) }
             return .signIn(scopes: wanted)
         }

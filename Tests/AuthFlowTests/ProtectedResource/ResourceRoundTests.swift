@@ -118,6 +118,7 @@ import Testing
         Failure(testDescription: "within an hour", age: 30, isOver: false),
         Failure(testDescription: "after an hour", age: 3601, isOver: true),
         Failure(testDescription: "before the sign-in of the token", age: 90, isOver: true),
+        Failure(testDescription: "before the clock was set back by a day", age: -86_400, isOver: true),
     ]) func aFailedStepUpIsNotRepeatedForAnHourOrUntilTheNextSignIn(_ failure: Failure) throws {
         var round = Round()
         let step = step(&round, try Self.stepUp("write"), rejected: [["write"]: Self.now - failure.age])
