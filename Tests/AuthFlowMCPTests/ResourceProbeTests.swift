@@ -81,13 +81,22 @@ import Testing
         #expect(try await registrationsAfterProbe(response) == registrations)
     }
 
+    /// The clock was a day ahead when the client was registered.
+    @Test func anUnknownClientIsRegisteredAgainAfterTheClockWasSetBack() async throws {
+        #expect(try await registrationsAfterProbe(page(.badRequest), after: .seconds(-86_400)) == 2)
+    }
+
     /// Signs in a second time, with this response to the request before the authorization page is opened.
+    /// - Parameter pause: The time between the two sign-ins.
     /// - Returns: The number of registrations.
-    private func registrationsAfterProbe(_ response: TransportResponse) async throws -> Int {
+    private func registrationsAfterProbe(
+        _ response: TransportResponse,
+        after pause: Duration = .seconds(120)
+    ) async throws -> Int {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
-        time.advance(by: .seconds(120))
+        time.advance(by: pause)
         let isFirst = Mutex(true)
         interceptor.respond { call in
             guard (call.head.path ?? "").hasPrefix("/authorize?"),

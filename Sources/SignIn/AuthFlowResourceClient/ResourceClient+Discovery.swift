@@ -371,7 +371,7 @@ extension ResourceClient {
     /// ago. The server's error page would never redirect back, and the user could do nothing about it.
     func isUnregistered(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
         guard let stored = try await registrations.registration(at: known.issuer, for: redirectURI),
-            stored.registeredAt + 60 < host.now(), let redirectURI = stored.redirectURIs.first
+            !stored.isNew(at: host.now(), for: 60), let redirectURI = stored.redirectURIs.first
         else { return false }
         let oauth = client.client
         let metadata = try await oauth.metadata()

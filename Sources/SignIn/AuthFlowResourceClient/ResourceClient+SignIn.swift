@@ -492,8 +492,7 @@ extension ResourceClient {
             return stored.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
         case (.providerRejected, "invalid_client"), (.providerRejected, "unauthorized_client"),
             (.providerRejected, "invalid_redirect_uri"):
-            // The server is assumed to recognize a registration that was made a moment ago.
-            return stored.map { $0.registeredAt + 5 < host.now() } ?? true
+            return stored.map { !$0.isNew(at: host.now(), for: 5) } ?? true
         default: return false
         }
     }

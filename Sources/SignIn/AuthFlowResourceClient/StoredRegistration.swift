@@ -97,6 +97,10 @@ public struct StoredRegistration: Sendable {
     /// Whether the registration can be used for a sign-in: the server has not rejected it, and the client secret, if it expires, is valid for at
     /// least another minute.
     func isUsable(at now: Date) -> Bool { !isRetired && secretExpiresAt.map { now + 60 < $0 } ?? true }
+
+    /// Whether the client was registered within the last seconds, so that the server is assumed to recognize it. A time in the future is from before
+    /// the clock was set back.
+    func isNew(at now: Date, for seconds: TimeInterval) -> Bool { abs(now.timeIntervalSince(registeredAt)) <= seconds }
 }
 
 extension StoredRegistration {

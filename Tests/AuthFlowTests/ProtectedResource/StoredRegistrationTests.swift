@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
+import Foundation
 import HTTPTypes
 import Testing
 
@@ -69,6 +70,15 @@ import Testing
             result = error.code.rawValue
         }
         #expect(result == expected)
+    }
+
+    @Test(
+        "A registration is new for a limited time, even if the clock is set back",
+        arguments: [(0, true), (60, true), (61, false), (-86_400, false)] as [(Double, Bool)]
+    )
+    func aRegistrationIsNewForALimitedTime(_ age: Double, _ isNew: Bool) throws {
+        let registration = try #require(StoredRegistration(.object(Self.json)))
+        #expect(registration.isNew(at: registration.registeredAt + age, for: 60) == isNew)
     }
 
     @Test func retiringAReplacedRegistrationKeepsTheCurrentOne() async throws {
