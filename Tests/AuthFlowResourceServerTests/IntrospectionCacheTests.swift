@@ -142,6 +142,24 @@ import Testing
         #expect(try await retryAfter("two") == .seconds(20))
     }
 
+    /// A `Retry-After` of zero, or a time in the past, says nothing about when a request will succeed.
+    @Test(arguments: [nil, .zero, .milliseconds(100)] as [Duration?])
+    func requestsPauseForASecondAfterAFailureWithoutADelay(_ delay: Duration?) async throws {
+        let (cache, time) = (IntrospectionCache(limit: 1000), Clock())
+        let requests = Mutex(0)
+        @Sendable func ask(_ token: String) async throws -> JSON {
+            try await cache.claims(TokenDigest(Secret(token)), Self.time, isVerified: false, now: { time.now }) {
+                requests.withLock { $0 += 1 }
+                throw AuthError(.temporarilyUnavailable, "Busy.", retryAfter: delay)
+            }
+        }
+        for number in 0..<5 { await expectError(.temporarilyUnavailable) { _ = try await ask("\(number)") } }
+        #expect(requests.withLock { $0 } == 1)
+        time.advance(1)
+        await expectError(.temporarilyUnavailable) { _ = try await ask("5") }
+        #expect(requests.withLock { $0 } == 2)
+    }
+
     @Test func aFailureForAForgedTokenDoesNotPauseRequestsForKnownTokens() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()

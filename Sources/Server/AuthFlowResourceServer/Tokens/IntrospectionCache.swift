@@ -17,9 +17,9 @@ final class IntrospectionCache: Sendable {
     private static let maximumInactive = 10_000
     /// The maximum size of a cached result, in bytes.
     private static let maximumResultSize = 8 * 1024
-    /// The pause before further requests when the issuer is unavailable, in seconds: the default without Retry-After,
-    /// and the maximum.
-    private static let pause = (usual: 1.0, longest: 30.0)
+    /// The pause before further requests when the issuer is unavailable, in seconds: the minimum, which is also the default without Retry-After,
+    /// and the maximum. A delay of zero, or a time in the past, says nothing about when a request will succeed.
+    private static let pause = (shortest: 1.0, longest: 30.0)
 
     private struct State {
         var running: [TokenDigest: SharedTask<JSON>] = [:]
@@ -104,7 +104,7 @@ final class IntrospectionCache: Sendable {
                 do {
                     return try await ask(digest, activeTime, now: now, introspect)
                 } catch let error as AuthError where error.isTransient {
-                    let length = min(error.retryAfter?.seconds ?? Self.pause.usual, Self.pause.longest)
+                    let length = min(max(error.retryAfter?.seconds ?? 0, Self.pause.shortest), Self.pause.longest)
                     let time = now()
                     let pause = Pause(from: time, until: time + length, error: error)
                     self.state.withLock { state in
