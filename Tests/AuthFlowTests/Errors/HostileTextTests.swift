@@ -346,10 +346,10 @@ import Testing
         #expect(error?.retryAfter == .seconds(45))
     }
 
-    /// This machine's clock may be wrong by hours, and the response contains the server's time.
-    @Test(arguments: [-7200, 0, 7200] as [Double]) func computesTheDelayUntilARetryTimeByTheServersClock(
-        _ offset: Double
-    ) throws {
+    /// This machine's clock may be wrong by hours, or start in 1970, and the response contains the server's time. If the server's clock is wrong, so is
+    /// the retry time.
+    @Test(arguments: [-7200, 0, 7200, -1_800_000_000, 172_800] as [Double])
+    func computesTheDelayUntilARetryTimeByTheServersClock(_ offset: Double) throws {
         let serverTime = Date(timeIntervalSince1970: 1_800_000_000)
         for fields in [
             ["Retry-After": HTTPDate.text(serverTime + 45)],

@@ -221,7 +221,11 @@ public struct TransportResponse: Sendable {
     }
 
     /// The server's time, according to `Date`. Times in the response are compared with the server's time, because this machine's clock may be wrong.
-    func serverTime(at now: Date) -> Date { now - Self.clockCorrection(for: clockOffset(at: now)) }
+    /// If the server's clock is wrong, the times in the response are, too, so this correction is not limited to a day.
+    func serverTime(at now: Date) -> Date {
+        guard let offset = clockOffset(at: now), abs(offset) >= 5 else { return now }
+        return now - offset
+    }
 }
 
 extension TransportResponse {
