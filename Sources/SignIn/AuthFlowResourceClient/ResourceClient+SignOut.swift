@@ -58,7 +58,7 @@ extension ResourceClient {
 
     /// Whether a sign-in is in progress, here or in another process, whose tokens may be stored after a sign-out.
     package func hasSignInInProgress() async throws -> Bool {
-        try await record().unfinished.contains { $0.end >= host.now() }
+        try await record().unfinished.contains { !$0.isOver(at: host.now()) }
     }
 
     /// Whether the record contains a sign-in with the given issuer.
@@ -142,7 +142,7 @@ extension ResourceClient {
     func signOutOthers() async {
         guard let record = try? await record() else { return }
         // An unfinished sign-in may belong to another process.
-        let ended = record.unfinished.filter { $0.end < host.now() }.map(\.signIn)
+        let ended = record.unfinished.filter { $0.isOver(at: host.now()) }.map(\.signIn)
         let others = (record.others + ended).filter { record.current?.sharesTokens(with: $0) != true }
         if !others.isEmpty { _ = await signOut(of: others) { try await $0.signOut() } }
     }

@@ -23,6 +23,13 @@ struct ResourceRecord: Sendable, Hashable {
         let start: Date
         /// The time after which its process, if it still exists, has abandoned the sign-in.
         let end: Date
+
+        /// The maximum difference between the clocks of two machines, in seconds.
+        private static let allowedClockSkew: TimeInterval = 600
+
+        /// Whether its process has abandoned the sign-in. If the sign-in started in the future, the clock has been set back, and the end may be far in
+        /// the future, too.
+        func isOver(at now: Date) -> Bool { end < now || start > now + Self.allowedClockSkew }
     }
 
     /// The maximum number of other sign-ins after a failed one is added, and of unfinished sign-ins.
@@ -125,7 +132,7 @@ struct ResourceRecord: Sendable, Hashable {
 
     /// Records the start of a sign-in.
     mutating func begin(_ signIn: Unfinished, at now: Date) {
-        unfinished.removeAll { $0.end < now && $0.signIn.sharesTokens(with: signIn.signIn) }
+        unfinished.removeAll { $0.isOver(at: now) && $0.signIn.sharesTokens(with: signIn.signIn) }
         unfinished = (unfinished + [signIn]).suffix(Self.limit)
     }
 
@@ -169,8 +176,7 @@ struct ResourceRecord: Sendable, Hashable {
         if current?.sharesTokens(with: known) == true { (current, currentID) = (nil, nil) }
         others.removeAll { $0.sharesTokens(with: known) }
         unfinished.removeAll { unfinished in
-            // After the clock has been set back, the recorded end may be far in the future.
-            let isOver = now.map { !($0...($0 + 86_400)).contains(unfinished.end) } ?? true
+            let isOver = now.map(unfinished.isOver) ?? true
             return isOver && unfinished.signIn.sharesTokens(with: known)
         }
     }

@@ -46,11 +46,14 @@ import Testing
     @Test(arguments: [
         Removal(testDescription: "while the sign-in is in progress", time: 100, isNamed: true),
         Removal(testDescription: "after the sign-in has timed out", time: 601, isNamed: false),
+        Removal(testDescription: "on a machine whose clock is five minutes behind", time: -300, isNamed: true),
+        Removal(testDescription: "after the clock was set back by an hour", time: -3600, isNamed: false),
         Removal(testDescription: "after the clock was set back by two days", time: -172_800, isNamed: false),
     ]) func aSignInThatMayStillStoreTokensRemainsInTheRecord(_ removal: Removal) throws {
         var record = ResourceRecord()
         record.begin(Self.unfinished(Self.known), at: Self.now)
         record = try stored(record)
+        #expect(record.unfinished.map { $0.isOver(at: Self.now + removal.time) } == [!removal.isNamed])
         record.remove(Self.known, at: Self.now + removal.time)
         #expect(record.all == (removal.isNamed ? [Self.known] : []))
         let bytes = try record.bytes
