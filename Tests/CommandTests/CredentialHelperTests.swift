@@ -710,6 +710,58 @@ import Testing
         }
     }
 
+    /// Some providers return no ID Token when the tokens are refreshed. Otherwise, each call in its last minute would rotate the refresh token.
+    @Test func anIDTokenThatARefreshDoesNotReplaceIsNotRefreshedAgainBeforeItsExpiry() async throws {
+        try await CommandHarness.withConfiguration("") { _, folder in
+            let changes: [String: String?] = [
+                "scopes": #"["openid", "offline_access"]"#, "helpers": #"{"kubernetes": {}}"#,
+                "store": #"{"name": "file", "directory": "\#(folder)/tokens"}"#,
+            ]
+            try await signedIn(changes) { emulator, tool in
+                emulator.fault = .idToken(
+                    .claims { claims in
+                        let time = claims["iat"]?.integer ?? 0
+                        claims["iat"] = .integer(time - 500)
+                        claims["exp"] = .integer(time + 50)
+                    }
+                )
+                let login = try await tool(["login"], "", [:])
+                try #require(login.status == 0, "\(login.standardError)")
+                try Self.backdateSignIn(in: "\(folder)/tokens")
+                emulator.fault = nil
+                emulator.customResponse = { exchange in
+                    guard exchange.request.form["grant_type"] == "refresh_token" else { return exchange.response }
+                    var response = exchange.response
+                    var members = (try? JSON(parsing: response.body))?.object ?? [:]
+                    members["id_token"] = nil
+                    response.body = (try? JSON.object(members).serialized()) ?? []
+                    return response
+                }
+                for _ in 0..<3 {
+                    let outcome = try await tool(["credential", "kubernetes"], "", [:])
+                    #expect(outcome.status == 4, "\(outcome.standardError)")
+                    #expect(outcome.standardError.contains("The ID Token has expired or is about to expire"))
+                }
+                #expect(emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" } == 1)
+            }
+        }
+    }
+
+    /// Changes the stored times as if the sign-in had taken place a minute ago.
+    private static func backdateSignIn(in directory: String) throws {
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory)
+        let name = try #require(names.first { $0.hasSuffix(".json") })
+        let file = URL(fileURLWithPath: "\(directory)/\(name)")
+        let stored = try JSON(parsing: Array(try Data(contentsOf: file)))
+        var members = try #require(stored.object)
+        var account = try #require(stored["accounts"]?.array?.first?.object)
+        for time in ["signed_in_at", "obtained_at"] {
+            account[time] = .double(try #require(account[time]?.number) - 60)
+        }
+        members["accounts"] = .array([.object(account)])
+        try Data(try JSON.object(members).serialized()).write(to: file)
+    }
+
     /// Makes a store's directory writable for everyone, so that its files can be read, but nothing is stored in it.
     private static func share(_ directory: String) throws {
         try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: directory)

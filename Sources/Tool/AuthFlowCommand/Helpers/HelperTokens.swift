@@ -48,11 +48,7 @@ enum HelperTokens {
             )
         }
         if let current = lasting(credential) { return current }
-        // If a refresh after the ID Token's expiry returned no new ID Token, the next refresh will not either.
-        let cannotRefresh =
-            credential.tokens.refreshToken == nil
-            || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
-        guard !cannotRefresh else { throw expired }
+        guard credential.tokens.refreshToken != nil, !wasRefreshedInVain(credential) else { throw expired }
         // One process refreshes, and the others use its result.
         let refreshed: Credential
         do {
@@ -73,14 +69,27 @@ enum HelperTokens {
         )
     }
 
+    /// Whether a refresh has returned no new ID Token, although the ID Token had expired, or was about to expire: the next refresh will not return
+    /// one either. The first tokens of a sign-in are not the result of a refresh, and after the expiry, a refresh is tried once more.
+    private static func wasRefreshedInVain(_ credential: Credential) -> Bool {
+        guard let idToken = credential.tokens.verifiedIDToken else { return false }
+        let isBeforeExpiry =
+            credential.obtainedAt > credential.signedInAt && ToolEnvironment.host.now() < idToken.expiresAt
+        return credential.obtainedAt >= (isBeforeExpiry ? freshUntil(idToken, margin) : idToken.expiresAt)
+    }
+
     /// The ID Token and its expiry; nil if it has expired or is about to expire.
     private static func lasting(_ credential: Credential, margin: Duration = Self.margin) -> (Secret, Date?)? {
-        guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken else { return nil }
-        let end = idToken.expiresAt
-        // A short-lived token counts as fresh for three quarters of its lifetime.
-        let life = end.timeIntervalSince(idToken.issuedAt)
-        guard end.timeIntervalSince(ToolEnvironment.host.now()) > min(margin.seconds, life / 4) else { return nil }
-        return (text, end)
+        guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken,
+            ToolEnvironment.host.now() < freshUntil(idToken, margin)
+        else { return nil }
+        return (text, idToken.expiresAt)
+    }
+
+    /// The time from which an ID Token is about to expire. A short-lived token counts as fresh for three quarters of its lifetime.
+    private static func freshUntil(_ idToken: IDToken, _ margin: Duration) -> Date {
+        let life = idToken.expiresAt.timeIntervalSince(idToken.issuedAt)
+        return idToken.expiresAt - min(margin.seconds, life / 4)
     }
 }
 
