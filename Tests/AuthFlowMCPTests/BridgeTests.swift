@@ -310,6 +310,57 @@ import Glibc
         #expect(server.received.count { $0.hasPrefix("initialize ") } == 2)
     }
 
+    /// The host has given up the first `initialize`. The unused session does not remain at the server.
+    @Test(.timeLimit(.minutes(1))) func aLateResponseToAnEarlierInitializeDoesNotReplaceTheSession() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (releases, release) = AsyncStream.makeStream(of: Void.self)
+        let server = SessionServer { message, _ in
+            guard message["method"]?.string == "initialize", message["id"] == 0 else { return nil }
+            arrival.yield()
+            for await _ in releases {}
+            return try Self.answer(0, session: 9)
+        }
+        let (bridge, lines) = try Self.bridge(to: server)
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        for await _ in arrivals { break }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.utf8))
+        _ = await answers.next()
+        release.finish()
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#.utf8))
+        _ = await answers.next()
+        #expect(server.received.contains("tools/list session1"))
+        #expect(server.received.contains("DELETE session9"))
+        await bridge.close()
+    }
+
+    /// The host would take the response to the earlier request for the response to the later one.
+    @Test(.timeLimit(.minutes(1))) func aRequestWithTheIDOfARequestInProgressReplacesIt() async throws {
+        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
+        let (cancellations, cancellation) = AsyncStream.makeStream(of: Void.self)
+        let server = SessionServer { message, session in
+            guard message["method"]?.string == "tools/list", session == "session1" else { return nil }
+            arrival.yield()
+            defer { cancellation.yield() }
+            try await Task<Never, Never>.never()
+            return nil
+        }
+        let (bridge, lines) = try Self.bridge(to: server)
+        var answers = lines.makeAsyncIterator()
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        bridge.receive(Self.initialize)
+        _ = await answers.next()
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in cancellations { break }
+        let answer = try JSON(parsing: await answers.next() ?? [])
+        #expect(answer["id"] == 1 && answer["result"] != nil)
+        await bridge.close()
+    }
+
     /// The host would continue with the revision of the first session. The unused session does not remain at the server.
     @Test func aNewSessionWithAnotherRevisionIsNotUsed() async throws {
         let server = SessionServer { message, session in
@@ -375,42 +426,6 @@ import Glibc
         #expect(log.withLock { $0 }.isEmpty)
         // The unused session does not remain at the server.
         #expect(server.received.contains { $0.hasPrefix("DELETE session") })
-        await bridge.close()
-    }
-
-    /// The host no longer waits for the response, for example because the user took a long time to sign in. The unused session does not remain at
-    /// the server.
-    @Test(
-        "A late response to an earlier `initialize` does not replace the session",
-        .timeLimit(.minutes(1)),
-        arguments: [initialize, Array(#"{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}"#.utf8)]
-    )
-    func aLateResponseToAnEarlierInitializeIsNotUsed(_ second: [UInt8]) async throws {
-        let (arrivals, arrival) = AsyncStream.makeStream(of: Void.self)
-        let (releases, release) = AsyncStream.makeStream(of: Void.self)
-        let begun = Mutex(0)
-        let server = SessionServer { message, _ in
-            guard message["method"]?.string == "initialize" else { return nil }
-            let count = begun.withLock { count in
-                count += 1
-                return count
-            }
-            guard count == 1 else { return nil }
-            arrival.yield()
-            for await _ in releases {}
-            return nil
-        }
-        let (bridge, lines) = try Self.bridge(to: server)
-        var answers = lines.makeAsyncIterator()
-        bridge.receive(Self.initialize)
-        for await _ in arrivals { break }
-        bridge.receive(second)
-        _ = await answers.next()
-        release.finish()
-        _ = await answers.next()
-        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
-        _ = await answers.next()
-        #expect(server.received.suffix(2) == ["DELETE session2", "tools/list session1"])
         await bridge.close()
     }
 

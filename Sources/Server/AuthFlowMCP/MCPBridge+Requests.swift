@@ -5,10 +5,11 @@ import Synchronization
 
 extension MCPBridge {
     /// Sends a request to the server, and passes to the host all messages that precede the response.
+    /// - Parameter initialization: The number of the host's `initialize`; nil for any other request.
     /// - Returns: The response; nil when the request was cancelled.
-    func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
+    func exchange(_ message: MCPMessage, _ id: JSON, initialization: Int? = nil) async -> MCPMessage? {
         do {
-            var response = try await attempt(message, id)
+            var response = try await attempt(message, id, initialization: initialization)
             // MCP 2026-07-28, "Custom Headers": after a header mismatch (-32020), list the tools again, and retry the call once.
             if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
                 await listTools(for: message)
@@ -32,7 +33,12 @@ extension MCPBridge {
         return .failure(of: id, text, status: known?.status, cause: known?.code.rawValue ?? "unknown")
     }
 
-    func attempt(_ message: MCPMessage, _ id: JSON, mayReplaceSession: Bool = true) async throws -> MCPMessage? {
+    func attempt(
+        _ message: MCPMessage,
+        _ id: JSON,
+        initialization: Int? = nil,
+        mayReplaceSession: Bool = true
+    ) async throws -> MCPMessage? {
         let session = state.withLock { $0.session }
         let isSessionRequest = message.version == nil && message.method != "initialize"
         let response: ResponseStream
@@ -62,14 +68,13 @@ extension MCPBridge {
                 await end(begun)
                 throw error
             }
+            // The host may have sent another `initialize` in the meantime, whose session a late response to this one must not replace.
             let isUsed = state.withLock { state in
-                // If the host has sent another `initialize` in the meantime, the session of that one is the current session.
-                guard answer.json["result"] != nil, state.session.initialization == session.initialization,
-                    state.session.initialize?.bytes == message.bytes
-                else { return false }
+                guard answer.json["result"] != nil, state.session.initialization == initialization else { return false }
                 state.session.begin(response.head, answer)
                 return true
             }
+            // The host does not use the session.
             if !isUsed, state.withLock({ $0.session.id }) != begun.id { await end(begun) }
             if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
                 options.log("Servers that use the HTTP+SSE transport (before revision 2025-03-26) are not supported.")

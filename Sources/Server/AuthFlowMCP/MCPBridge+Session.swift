@@ -83,7 +83,7 @@ extension MCPBridge {
         if message.method == "notifications/initialized" {
             // A session that was begun after the host's notification has already received it, and a session that the host itself has started
             // has its own.
-            guard replacement.initialized == nil, replacement.initialize?.bytes == session.initialize?.bytes else {
+            guard replacement.initialized == nil, replacement.initialization == session.initialization else {
                 return ResponseStream(head: HTTPResponse(status: .accepted), body: ResponseBody([]))
             }
             state.withLock { if $0.session.number == replacement.number { $0.session.initialized = message } }

@@ -39,8 +39,11 @@ public final class MCPBridge: Sendable {
     struct State {
         var session = MCPSession()
         var tools = ToolList()
-        /// The requests in progress, keyed by `id` as JSON text.
-        var running: [String: Task<Void, Never>] = [:]
+        /// The requests in progress, keyed by `id` as JSON text, each with its number.
+        var running: [String: (number: Int, task: Task<Void, Never>)] = [:]
+        var lastRequest = 0
+        /// The number of `initialize` requests from the host.
+        var initializations = 0
         /// The notifications and responses being delivered.
         var deliveries: [Int: Task<Void, Never>] = [:]
         var lastDelivery = 0
@@ -94,8 +97,7 @@ public final class MCPBridge: Sendable {
         }
         switch message.kind {
         case .request(let id, let method):
-            if method == "initialize" { beginSession(with: message) }
-            run(message, id)
+            run(message, id, initialization: method == "initialize" ? beginSession(with: message) : nil)
         case .notification(let method):
             guard method != "notifications/cancelled" else { return cancel(message) }
             let isInitialized = method == "notifications/initialized"
@@ -116,7 +118,7 @@ public final class MCPBridge: Sendable {
     /// Cancels everything in progress, and ends the session. It may first wait for requests in progress to complete.
     /// - Parameter grace: The maximum time to wait for requests in progress; default: zero.
     public func close(within grace: Duration = .zero) async {
-        let running = state.withLock { Array($0.running.values) + Array($0.deliveries.values) }
+        let running = state.withLock { $0.running.values.map(\.task) + Array($0.deliveries.values) }
         if grace > .zero, !running.isEmpty {
             let watch = Task {
                 try await clock.sleep(for: min(grace, .longestSleep))
@@ -131,7 +133,7 @@ public final class MCPBridge: Sendable {
             state.isClosed = true
             state.sessionReplacement?.task.cancel()
             let tasks =
-                Array(state.running.values) + Array(state.deliveries.values) + [state.listener].compactMap { $0 }
+                state.running.values.map(\.task) + Array(state.deliveries.values) + [state.listener].compactMap { $0 }
             return (tasks, state.sessionReplacement?.task, state.session)
         }
         for task in left { task.cancel() }
@@ -157,32 +159,41 @@ public final class MCPBridge: Sendable {
         watch.cancel()
     }
 
-    private func beginSession(with initialize: MCPMessage) {
-        let listener = state.withLock { state in
+    /// - Returns: The number of the `initialize`.
+    private func beginSession(with initialize: MCPMessage) -> Int {
+        let (listener, initialization) = state.withLock { state in
             defer { (state.listener, state.initializedDelivery) = (nil, nil) }
-            let last = state.session
+            state.initializations += 1
             state.session = MCPSession(
                 initialize: initialize,
-                number: last.number,
-                initialization: last.initialization + 1
+                initialization: state.initializations,
+                number: state.session.number
             )
-            return state.listener
+            return (state.listener, state.initializations)
         }
         listener?.cancel()
+        return initialization
     }
 
-    private func run(_ message: MCPMessage, _ id: JSON) {
+    /// - Parameter initialization: The number of the `initialize`; nil for any other request.
+    private func run(_ message: MCPMessage, _ id: JSON, initialization: Int?) {
         let key = Self.key(id)
         state.withLock { state in
             guard !state.isClosed else { return }
             let initializedDelivery = message.version == nil ? state.initializedDelivery : nil
-            state.running[key] = Task {
+            // After another `initialize`, a host may use its IDs again. It would take the response to the earlier request for the response to
+            // this one.
+            state.running[key]?.task.cancel()
+            state.lastRequest += 1
+            let number = state.lastRequest
+            let task = Task {
                 await initializedDelivery?.value
-                let response = await self.exchange(message, id)
+                let response = await self.exchange(message, id, initialization: initialization)
                 // A request that the host has cancelled receives no response.
                 if let response, !Task.isCancelled { await self.write(response.bytes) }
-                self.state.withLock { $0.running[key] = nil }
+                self.state.withLock { if $0.running[key]?.number == number { $0.running[key] = nil } }
             }
+            state.running[key] = (number, task)
         }
     }
 
@@ -206,7 +217,9 @@ public final class MCPBridge: Sendable {
     /// Starting with revision 2026-07-28, closing the response stream cancels the request. Servers of older revisions
     /// require the notification: closing the stream does not cancel the request.
     private func cancel(_ message: MCPMessage) {
-        let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
+        let task = message.json["params"]?["requestId"].flatMap { id in
+            state.withLock { $0.running[Self.key(id)]?.task }
+        }
         // Cancel the task immediately, because the server may not accept the notification for a while.
         task?.cancel()
         guard state.withLock({ $0.session.initialize != nil }) else { return }

@@ -9,14 +9,15 @@ struct MCPSession: Sendable {
     var version: String?
     /// The host's `initialize`, sent again when the server has lost the session.
     var initialize: MCPMessage?
+    /// The number of the host's `initialize`, so that a late response to an earlier one does not replace the session. A host may send the same
+    /// message again.
+    var initialization = 0
     /// The host's `notifications/initialized`; nil until the host sends it.
     var initialized: MCPMessage?
     /// The last event ID of the rejected listening stream; nil for none.
     var lastEventID: String?
     /// The session number, so that a lost session is replaced only once, however many requests detect the loss.
     var number = 0
-    /// The number of the host's `initialize`, so that a late response to an earlier one does not replace the session.
-    var initialization = 0
     /// The delay before this session is replaced without a request from the host, if the server loses it within a minute.
     var replacementDelay = Duration.seconds(1)
 
