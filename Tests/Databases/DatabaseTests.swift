@@ -391,16 +391,38 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         #expect(throws: AuthError.self) { try RedisTokenStore(url: Secret(url)) }
     }
 
-    @Test func aMissingPermissionInRedisIsNotRetried() throws {
-        func link() throws -> RedisLink {
-            let url = try Database.address("AUTHFLOW_REDIS")
-            return try RedisLink(try RedisSettings(url: url, password: nil, prefix: "test", allowsPlainText: false))
+    private func redisLink() throws -> RedisLink {
+        let url = try Database.address("AUTHFLOW_REDIS")
+        return try RedisLink(try RedisSettings(url: url, password: nil, prefix: "test", allowsPlainText: false))
+    }
+
+    /// A process that looks up a tag finds that a record was removed. Before it removes the record from the tag's set, another process stores a record
+    /// under the same key.
+    @Test(arguments: [true, false]) func aRecordThatWasStoredAgainIsFoundByItsTagInRedis(_ expires: Bool) async throws {
+        let prefix = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let store = try await Database.redis.store(named: prefix)
+        let (key, tag) = (self.key("tagged"), RecordTag(["user"]))
+        let attributes = RecordAttributes(lifetime: expires ? .seconds(60) : nil, tags: [tag])
+        let link = try redisLink()
+        defer { link.close() }
+        let set = Array("\(prefix):tag:{\(RecordMessage.hex(tag.bytes))}".utf8)
+        func stored() async throws -> [UInt8] {
+            try await store.withLease(on: key) { lease in try await store.write([1], attributes, under: lease) }
+            return try #require(try link.response(to: [Array("ZSCORE".utf8), set, key.digest]).get().bytes)
         }
+        let score = try await stored()
+        repeat { _ = try await store.remove([key]) } while try await stored() == score
+        let script = [Array("EVAL".utf8), Array(RedisScript.untag.text.utf8), Array("1".utf8), set, key.digest, score]
+        #expect(try link.response(to: script).get().integer == 0)
+        #expect(try await store.records(tagged: tag).map(\.key) == [key])
+    }
+
+    @Test func aMissingPermissionInRedisIsNotRetried() throws {
         let user = "test\(UInt64.random(in: 0..<UInt64.max))"
-        let administrator = try link()
+        let administrator = try redisLink()
         try administrator.run("ACL", "SETUSER", user, "on", ">secret", "+auth")
         defer { _ = try? administrator.run("ACL", "DELUSER", user) }
-        let limited = try link()
+        let limited = try redisLink()
         try limited.run("AUTH", user, "secret")
         guard case .failure(let failure) = try limited.response(to: [Array("PING".utf8)]) else {
             Issue.record("The command was executed without permission.")

@@ -134,18 +134,19 @@ struct RedisRecords: RecordTable {
     func touch(_ digest: [UInt8]) async throws -> Bool { try await run(.touch, on: key(digest)).integer == 1 }
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
-        let members =
-            try await database.response(to: [Array("ZRANGE".utf8), tagKey(tag), Array("0".utf8), Array("-1".utf8)]).list
-            ?? []
+        let range = ["0", "-1", "WITHSCORES"].map { Array($0.utf8) }
+        let values = try await database.response(to: [Array("ZRANGE".utf8), tagKey(tag)] + range).list ?? []
         let wanted = RecordMessage.hex(tag)
         var found: [TaggedRecord] = []
-        for member in members.compactMap(\.bytes) {
+        // The members and their scores alternate.
+        for index in stride(from: 0, to: values.count - 1, by: 2) {
+            guard let member = values[index].bytes, let score = values[index + 1].bytes else { continue }
             let shown = try await run(.show, on: key(member))
             let tags = shown.list?.last?.text?.split(separator: " ") ?? []
             if let record = Self.record(shown), tags.contains(Substring(wanted)) {
                 found.append(record)
             } else if try await database.response(to: [Array("EXISTS".utf8), key(member)]).integer == 0 {
-                _ = try await database.response(to: [Array("ZREM".utf8), tagKey(tag), member])
+                _ = try await run(.untag, on: tagKey(tag), [member, score])
             }
         }
         return found

@@ -172,20 +172,30 @@ struct RedisScript: Sendable {
     )
 
     /// Adds a digest to a tag's set, which is sorted by the expiry of the records, and removes expired digests. The set expires with its
-    /// longest-lived record. Arguments: digest, milliseconds (empty for no expiry).
+    /// longest-lived record. A record without an expiry has an expiry in the distant future, so that every addition has a different score.
+    /// Arguments: digest, milliseconds (empty for no expiry).
     static let tag = RedisScript(
         """
         redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
         local first = redis.call('EXISTS', KEYS[1]) == 0
         local rest = redis.call('PTTL', KEYS[1])
         if ARGV[2] == '' then
-          redis.call('ZADD', KEYS[1], '+inf', ARGV[1])
+          redis.call('ZADD', KEYS[1], string.format('%.0f', now + 1e15), ARGV[1])
           redis.call('PERSIST', KEYS[1])
         else
           redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
           if first or (rest >= 0 and rest < tonumber(ARGV[2])) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
         end
         return 1
+        """
+    )
+
+    /// Removes the digest of a removed record from a tag's set, unless it has been added again since its score was read: another process may have
+    /// stored a new record under the same key in the meantime. Arguments: digest, score.
+    static let untag = RedisScript(
+        """
+        if redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+        return redis.call('ZREM', KEYS[1], ARGV[1])
         """
     )
 }
