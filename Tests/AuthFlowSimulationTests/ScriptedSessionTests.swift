@@ -112,6 +112,27 @@ import Testing
         #expect(!isStored)
     }
 
+    /// The database executes the first statement of the sign-out before or after its connection is lost, or not at all.
+    @Test(arguments: [SimulatedTable.Fault.lostBefore, .lostAfter, .late])
+    func aSignOutSucceedsAlthoughItsFirstStatementLosesItsConnection(_ fault: SimulatedTable.Fault) async throws {
+        let (statuses, isStored) = try await history { stage in
+            let login = try #require(stage.open("/login")?.head.headerFields[.location])
+            let redirect = try #require(
+                stage.provider.authorize(login, in: stage.provider.beginSession(of: "alice"), of: "browser")
+            )
+            _ = stage.open("/callback?\(redirect.parameters)")
+            stage.records.script = { [unowned stage] call, _ in
+                guard call == "claim" else { return nil }
+                defer { stage.scriptedCalls += 1 }
+                return stage.scriptedCalls == 0 ? fault : nil
+            }
+            stage.post("/logout", "", at: 0)
+            return (stage.statuses, stage.records.isStored(0))
+        }
+        #expect(statuses == [303, 303, 303])
+        #expect(!isStored)
+    }
+
     enum Failure: CaseIterable { case refused, responseLost, late, killed }
 
     /// A provider resends a logout token after any response but 200. The ID Token and the logout token were issued in the same second, so the time

@@ -141,7 +141,7 @@ extension CredentialManager {
 
     /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``.
     package func revokeLateTokens(of keys: [RecordKey]) async throws {
-        for key in keys { _ = try await store.sessions.claim(key.signOut, for: .seconds(600)) }
+        for key in keys { try await store.sessions.recordSignOut(of: key) }
     }
 
     private func tagged(_ record: TaggedRecord) -> TaggedCredential {
@@ -165,6 +165,19 @@ extension TokenStore {
                 )
             }
             return sessions
+        }
+    }
+}
+
+extension SessionTokenStore {
+    /// Records a sign-out, so that the tokens obtained by a refresh in progress are revoked. A store does not repeat a claim whose response was
+    /// lost, because it could not determine which attempt succeeded. For this claim, it makes no difference, and a lost connection must not
+    /// make the sign-out fail.
+    func recordSignOut(of key: RecordKey) async throws {
+        do {
+            _ = try await claim(key.signOut, for: .seconds(600))
+        } catch let error as AuthError where error.code == .storageFailed {
+            _ = try await claim(key.signOut, for: .seconds(600))
         }
     }
 }

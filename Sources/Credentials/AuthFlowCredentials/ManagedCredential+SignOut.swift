@@ -23,7 +23,7 @@ extension ManagedCredential {
     /// Causes the tokens obtained by a refresh in progress in any process to be revoked. Call it before ``remove(_:)``. A store for one machine needs
     /// no such request.
     package func revokeLateTokens() async throws {
-        _ = try await (store as? any SessionTokenStore)?.claim(key.signOut, for: .seconds(600))
+        try await (store as? any SessionTokenStore)?.recordSignOut(of: key)
     }
 
     /// - Parameter willRemove: Receives the entry before it is removed.
