@@ -170,14 +170,21 @@ extension TokenStore {
 }
 
 extension SessionTokenStore {
-    /// Records a sign-out, so that the tokens obtained by a refresh in progress are revoked. A store does not repeat a claim whose response was
-    /// lost, because it could not determine which attempt succeeded. For this claim, it makes no difference, and a lost connection must not
-    /// make the sign-out fail.
+    /// Records a sign-out for ten minutes, so that the tokens obtained by a refresh in progress are revoked. A store does not repeat a claim whose
+    /// response was lost, because it could not determine which attempt succeeded. For this claim, it makes no difference, and a lost connection
+    /// must not make the sign-out fail.
     func recordSignOut(of key: RecordKey) async throws {
+        let (record, lifetime) = (key.signOut, Duration.seconds(600))
+        let isNew: Bool
         do {
-            _ = try await claim(key.signOut, for: .seconds(600))
+            isNew = try await claim(record, for: lifetime)
         } catch let error as AuthError where error.code == .storageFailed {
-            _ = try await claim(key.signOut, for: .seconds(600))
+            isNew = try await claim(record, for: lifetime)
+        }
+        guard !isNew else { return }
+        // The record is that of an earlier sign-out, and may be about to expire. If it cannot be extended, the sign-out continues.
+        try? await withLease(on: record) { lease in
+            try await write([1], RecordAttributes(lifetime: lifetime), under: lease)
         }
     }
 }
