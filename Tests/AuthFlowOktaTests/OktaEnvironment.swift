@@ -52,6 +52,7 @@ struct OktaEnvironment: Sendable {
         provider: OktaProvider? = nil,
         user: OIDCEmulator.User? = nil,
         store: any TokenStore = MemoryTokenStore(),
+        sharedStore: (any TokenStore)? = nil,
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
@@ -64,7 +65,7 @@ struct OktaEnvironment: Sendable {
             client: OAuthClient(
                 server: AuthorizationServer(provider ?? self.provider(), transport: transport, host: host),
                 registration: try ClientRegistration(try settings ?? self.settings(name)),
-                sharedCredentials: SharedCredentialStore(group: "acme", store: shared)
+                sharedCredentials: SharedCredentialStore(group: "acme", store: sharedStore ?? shared)
             ),
             methods: [.userAgent(HeadlessUserAgent(driver: driver, transport: transport))],
             store: store,

@@ -49,6 +49,47 @@ import Testing
         }
     }
 
+    /// A store that can delay the acquisition of a lease.
+    private final class DelayingStore: ForwardingStore {
+        let base: MemoryTokenStore
+        private let delay = Mutex<AsyncStream<Void>?>(nil)
+
+        init(_ base: MemoryTokenStore) { self.base = base }
+
+        /// Delays the acquisition of the next lease until the stream ends.
+        func delayNextLease(until stream: AsyncStream<Void>) { delay.withLock { $0 = stream } }
+
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            if let stream = delay.withLock({ $0.take() }) { for await _ in stream {} }
+            return try await base.withLease(on: key, body)
+        }
+    }
+
+    /// Another app holds the lease on the shared record after the first refresh.
+    @Test(.timeLimit(.minutes(1))) func theLastOfTwoRotatedDeviceSecretsIsShared() async throws {
+        try await OktaEnvironment.with(.inProcess) { environment in
+            let store = DelayingStore(environment.shared)
+            let mail = try environment.app("mail", user: .alice, sharedStore: store)
+            _ = try await mail.signIn()
+            let (releases, release) = AsyncStream.makeStream(of: Void.self)
+            store.delayNextLease(until: releases)
+            for secret in ["first-secret", "second-secret"] {
+                environment.emulator.custom.fault = .tokenResponse(.member("device_secret", .string(secret)))
+                #expect(try await mail.refresh().tokens.deviceSecret == Secret(secret))
+            }
+            for _ in 0..<1000 { await Task.yield() }
+            release.finish()
+            #expect(await mail.drain())
+            let shared = try await SharedCredentialStore(group: "acme", store: environment.shared).value(
+                for: environment.issuer
+            )
+            #expect(shared?.exposed["device_secret"]?.string == "second-secret")
+        }
+    }
+
     /// OpenID Connect Native SSO section 3.3: "the AS may rotate the device_secret as necessary".
     @Test func aDeviceSecretThatARefreshHasReplacedIsShared() async throws {
         try await OktaEnvironment.with(.inProcess) { environment in

@@ -137,11 +137,16 @@ extension ManagedCredential {
             let provider = client.adapter as? any SharedSignIn
         else { return }
         let reporter = reporter()
-        _ = unfinished.begin { [client] in
-            do {
-                try await provider.share(credential, replacing: previous, in: client.providerContext)
-            } catch {
-                reporter.report(.sharing, .failed((error as? AuthError)?.code ?? .storageFailed))
+        state.withLock { state in
+            // A share replaces the device secret of the previous one. If it overtook that one, the older secret would remain shared.
+            let previousShare = state.sharing
+            state.sharing = unfinished.begin { [client] in
+                _ = try? await previousShare?.value()
+                do {
+                    try await provider.share(credential, replacing: previous, in: client.providerContext)
+                } catch {
+                    reporter.report(.sharing, .failed((error as? AuthError)?.code ?? .storageFailed))
+                }
             }
         }
     }

@@ -36,6 +36,8 @@ package final class ManagedCredential: Sendable {
         var check: SharedTask<Void>?
         /// The refreshes in progress, keyed by the UTF-8 bytes of the account's name, so that normalization cannot merge two users.
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
+        /// The last share of a device secret with the vendor's other apps.
+        var sharing: SharedTask<Void>?
         /// The number of callers that use this object.
         var users = 0
         /// The lease under which a write has failed. The store may still accept the write under this lease.
