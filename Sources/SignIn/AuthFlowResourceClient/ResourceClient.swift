@@ -239,9 +239,11 @@ public final class ResourceClient: Sendable {
         await KnownResources(store: store).add(record: recordName, isRegistered: registered != nil)
     }
 
-    /// Removes the record from the list of records.
+    /// Removes the record from the list of records. A sign-in in another process may have started after the record was emptied, and have found it in
+    /// the list; the record is then added again.
     func removeFromList() async {
         await KnownResources(store: store).remove(record: recordName, isRegistered: registered != nil)
+        if let record = try? await record(), !record.all.isEmpty { await list() }
     }
 
     var recordKey: RecordKey { Self.recordKey(recordName) }

@@ -47,6 +47,27 @@ import Testing
         #expect(await store.bytes(for: key) == Array(text.utf8))
     }
 
+    /// A sign-in in another process starts after a sign-out has emptied the record, and finds the record still in the list.
+    @Test func aResourceWithASignInThatStartedDuringASignOutRemainsInTheList() async throws {
+        let address = "https://api.example.com/mcp"
+        let client = try ResourceClient(address, methods: [], store: store)
+        await client.list()
+        let known = KnownResource(
+            resource: address,
+            issuer: "https://id.example.com",
+            clientID: "client",
+            identification: .dynamic,
+            scopes: [],
+            usesDPoP: false
+        )
+        try await client.changeRecord { $0.use(known) }
+        await client.removeFromList()
+        #expect(try await lists.addresses() == [address])
+        try await client.changeRecord { $0 = ResourceRecord() }
+        await client.removeFromList()
+        #expect(try await lists.addresses().isEmpty)
+    }
+
     @Test func listsTheResourcesOfAClientByItsName() async throws {
         for record in ["work https://a.example", "https://b.example", "workshop https://c.example"] {
             await lists.add(record: record, isRegistered: true)
