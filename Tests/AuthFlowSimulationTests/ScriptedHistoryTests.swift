@@ -301,4 +301,32 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
         #expect(stored == [:])
         #expect(violation == nil)
     }
+
+    /// The session is removed while the refreshed tokens are being stored, and the lookup of the sign-out loses its connection. Without a sign-out, the
+    /// tokens may belong to the grant of a later sign-in.
+    @Test(arguments: [true, false])
+    func tokensThatArriveAfterTheRemovalOfTheirSessionAreRevokedAfterASignOut(_ isSignOut: Bool) async throws {
+        let end = try await history { stage in
+            stage.signIn()
+            if isSignOut {
+                stage.begin("sign-out", at: 1) {
+                    try await stage.managers[1].revokeLateTokens(of: [stage.key])
+                    return "recorded"
+                }
+                stage.wait(5)
+            }
+            stage.records.script = { [unowned stage] call, _ in
+                if call == "write", stage.stored == [0: 0] { _ = stage.records.removeAtOnce(stage.key) }
+                guard ["claim", "touch"].contains(call) else { return nil }
+                defer { stage.scriptedCalls += 1 }
+                return stage.scriptedCalls == 0 ? .lostBefore : nil
+            }
+            stage.begin("refresh", at: 0) {
+                try await "\(stage.managers[0].refresh(CredentialKey("s")).tokens.accessToken.exposed)"
+            }
+            stage.wait(60)
+            return stage.provider.grants[0].end
+        }
+        #expect(end == (isSignOut ? "revoked" : nil))
+    }
 }

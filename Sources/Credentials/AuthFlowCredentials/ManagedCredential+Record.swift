@@ -66,8 +66,9 @@ extension ManagedCredential {
                 }
                 return
             }
-            // If the key has already been claimed, a sign-out removed the session.
-            guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
+            // If a sign-out is recorded, it removed the session. A claim would leave a record that another process would take for a sign-out, and is not
+            // repeated if its connection is lost.
+            guard try await store.touch(key.signOut) else { return }
             try await reporter().step(.revocation) { try await client.revoke(credentials) }
         }
     }
