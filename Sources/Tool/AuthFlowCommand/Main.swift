@@ -32,7 +32,7 @@ import AuthFlowSystem
             try await work.value
             status = ExitStatus.success
             // A bridge exits when its host does, so requests may still be in progress.
-            _ = await UnfinishedClients.drain()
+            await UnfinishedClients.drainBeforeExit()
         } catch {
             // A program that prints a secret is terminated by the cancellation, and its configuration value cannot throw another error.
             let error: any Error = work.isCancelled && error is ConfigurationError ? CancellationError() : error

@@ -85,7 +85,7 @@ struct ExecCommand: AsyncParsableCommand {
         if let file { try await run(command, environment, file, client, credential, owner) }
         let tokens = credential.tokens
         // Pending work must finish now, because the program replaces this process.
-        _ = await UnfinishedClients.drain()
+        await UnfinishedClients.drainBeforeExit()
         OpenDescriptors.keep(inherited)
         if let descriptor {
             try send(tokens.accessToken, over: descriptor)
@@ -205,7 +205,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
         tokenDirectory.remove()
         let code = try status.get()
-        _ = await UnfinishedClients.drain()
+        await UnfinishedClients.drainBeforeExit()
         _exit(code)
         #else
         throw AuthError(.unsupported, "--file is supported only on Linux.")

@@ -153,10 +153,9 @@ struct Progress: Sendable {
                 Terminal.printMessage("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):
-            let advice = SignInAdvice.doctor.map { " To find out why, run: \($0)" }
-            Terminal.printMessage(
-                "Warning: the credential could not be stored, so it will be lost when this command exits.\(advice ?? "")"
-            )
+            if let warning = StorageWarning.text(for: event) { Terminal.printMessage(warning) }
+        case (.sessionEnd, _), (.refresh, .began):
+            StorageWarning.clear()
         case (.sharing, .failed):
             Terminal.printMessage("Warning: the sign-in could not be shared with the other apps in the group.")
         case (let step, .succeeded) where showsSteps:
