@@ -79,6 +79,16 @@ final class CurlLoop: Sendable {
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
             return end(CurlFailure.unavailable(opened))
         }
+        // If too many files are open, libcurl creates no sockets for this, and does not report it. Every later request would wait for up to a minute,
+        // for as long as the thread runs.
+        guard multi.wakeUp() else {
+            return end(
+                AuthError(
+                    .networkFailed,
+                    "The system could not create the sockets that network access requires. Too many files may be open."
+                )
+            )
+        }
         // Requests wait in ``TransferQueue``, never in libcurl, which would send them even after their timeouts.
         multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumIdleConnections)
         state.withLock { $0.multi = multi }

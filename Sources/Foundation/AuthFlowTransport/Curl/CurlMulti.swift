@@ -38,7 +38,9 @@ import CCurl
     }
 
     /// Wakes up the waiting thread.
-    func wakeUp() { _ = unsafe authflow_curl_multi_wake_up(pointer) }
+    /// - Returns: false if libcurl has no sockets for this.
+    @discardableResult
+    func wakeUp() -> Bool { unsafe authflow_curl_multi_wake_up(pointer) == 0 }
 
     /// Returns the next transfer that has ended.
     func nextEnded() -> (easy: UInt, result: authflow_curl_result)? {
