@@ -16,20 +16,7 @@ package struct PrivateFile {
     /// Creates a directory and its parents with mode 0700, durably, and rejects a directory that other users can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
         let new = missingDirectories(of: directory)
-        do {
-            try FileManager.default.createDirectory(
-                atPath: directory,
-                withIntermediateDirectories: true,
-                attributes: [.posixPermissions: 0o700]
-            )
-        } catch {
-            let isPermissionDenied = (error as? CocoaError)?.code == .fileWriteNoPermission
-            throw AuthError(
-                .storageFailed,
-                "The directory \(directory) cannot be created\(isPermissionDenied ? ": permission denied" : "").",
-                underlyingError: error
-            )
-        }
+        for path in new.reversed() { try PrivateFile(path).makeDirectory() }
         // A user may create files in a directory without being able to read it. Such a directory cannot be synced.
         for path in new { try PrivateFile(path).syncDirectory(ifReadable: true) }
         var status = stat()
@@ -45,7 +32,10 @@ package struct PrivateFile {
                 "\(directory) is a symbolic link, so no credential is stored there. Configure the directory that it points to."
             )
         }
-        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid() else {
+        guard status.st_mode & S_IFMT == S_IFDIR else {
+            throw AuthError(.storageFailed, "The directory \(directory) cannot be created: a file has this name.")
+        }
+        guard status.st_uid == geteuid() else {
             throw AuthError(
                 .storageFailed,
                 "\(directory) is not a directory that belongs to this user, so no credential is stored there."
@@ -78,6 +68,21 @@ package struct PrivateFile {
             path = parent
         }
         return missing
+    }
+
+    /// Creates a directory at this path with mode 0700, unless another process has just created it.
+    ///
+    /// FileManager creates a directory with the permissions of the umask, and restricts them in a second step. In between, another user could
+    /// open the directory, and later hold its lock; and if the process is killed or the second step fails, the directory remains accessible.
+    private func makeDirectory() throws(AuthError) {
+        guard unsafe mkdir(path, 0o700) == 0 else {
+            if errno == EEXIST { return }
+            throw failure("cannot be created")
+        }
+        // With some umask values, the owner could not use the directory.
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0, status.st_mode & 0o700 != 0o700 else { return }
+        unsafe chmod(path, 0o700)
     }
 
     /// The content of the file; nil when the file does not exist.

@@ -75,6 +75,32 @@ import Testing
         }
     }
 
+    @Test func everyNewDirectoryIsPrivate() throws {
+        try withDirectory { directory in
+            try PrivateFile.createDirectory("\(directory)/first/second/")
+            for path in ["\(directory)/first", "\(directory)/first/second"] {
+                var status = stat()
+                try #require(unsafe lstat(path, &status) == 0)
+                #expect(status.st_mode & 0o7777 == 0o700, "\(path)")
+            }
+        }
+    }
+
+    /// A full disk, a read-only file system and a file in the path require different remedies.
+    @Test func theErrorForADirectoryThatCannotBeCreatedStatesTheCause() throws {
+        try withDirectory { directory in
+            let file = "\(directory)/file"
+            let inFile = "\(file)/store"
+            #expect(try PrivateFile(file).create(with: mark))
+            let long = "\(directory)/\(String(repeating: "x", count: 300))"
+            expectFailures([
+                ("\(inFile) cannot be created: Not a directory", { try PrivateFile.createDirectory(inFile) }),
+                ("\(file) cannot be created: a file has this name", { try PrivateFile.createDirectory(file) }),
+                ("cannot be created: File name too long", { try PrivateFile.createDirectory(long) }),
+            ])
+        }
+    }
+
     @Test func aDirectoryThatIsASymbolicLinkIsNotUsed() throws {
         try withDirectory { directory in
             let link = "\(directory)/link"
