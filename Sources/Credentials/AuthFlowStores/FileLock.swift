@@ -133,9 +133,13 @@ extension PrivateFile {
                 throw failure("cannot be opened")
             }
             var status = stat()
-            guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-                status.st_uid == geteuid(),
-                status.st_nlink <= 1, status.st_size <= FileLock.maximumContentSize
+            guard unsafe fstat(descriptor, &status) == 0 else {
+                let error = failure("cannot be examined")
+                close(descriptor)
+                throw error
+            }
+            guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_nlink <= 1,
+                status.st_size <= FileLock.maximumContentSize
             else {
                 close(descriptor)
                 throw AuthError(.storageFailed, "\(path) is not a lock file of this user, so it is left unchanged.")

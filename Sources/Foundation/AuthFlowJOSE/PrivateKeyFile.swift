@@ -18,12 +18,11 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         let maximumSize = 64 * 1024
         // Kubernetes replaces a mounted secret by replacing a symbolic link, so symbolic links are followed.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
-        guard descriptor >= 0 else { throw rejection("it does not exist or cannot be read") }
+        guard descriptor >= 0 else { throw failure("read") }
         defer { close(descriptor) }
         var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw rejection("it is not a regular file")
-        }
+        guard unsafe fstat(descriptor, &status) == 0 else { throw failure("examined") }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw rejection("it is not a regular file") }
         guard KeyFileAccess.isOwnerTrusted(status) else { throw rejection("it belongs to another user") }
         guard KeyFileAccess.isPrivate(status) else {
             throw rejection("other users can access it. \(KeyFileAccess.advice(status, path))")
@@ -36,6 +35,12 @@ package final class PrivateKeyFile<Key: Sendable>: Sendable {
         let key = try parse(Secret(String(decoding: bytes, as: UTF8.self)))
         last.withLock { $0 = (version, key) }
         return key
+    }
+
+    /// The error after a system call for the file has failed.
+    private func failure(_ action: String) -> AuthError {
+        guard errno != ENOENT else { return rejection("it does not exist") }
+        return rejection("it cannot be \(action) (\(unsafe String(cString: strerror(errno))))")
     }
 
     private func rejection(_ reason: String) -> AuthError {

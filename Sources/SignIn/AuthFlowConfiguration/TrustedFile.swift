@@ -38,9 +38,8 @@ struct TrustedFile {
         }
         defer { close(descriptor) }
         var status = stat()
-        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-            throw refusal("\(path) is not a regular file.")
-        }
+        guard unsafe fstat(descriptor, &status) == 0 else { throw failure(path) }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw refusal("\(path) is not a regular file.") }
         try requireTrustedOwner(status, path)
         try requireKnownCreator(status)
         // A symbolic link can be replaced by users with write access to its directory, and its target by users with write
@@ -51,7 +50,7 @@ struct TrustedFile {
         }
         for directory in [FilePath.directory(of: path), FilePath.directory(of: resolved)] {
             var status = stat()
-            guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
+            guard unsafe stat(directory, &status) == 0 else { throw failure(directory) }
             // With the sticky bit, as in /tmp, only root and the owners of the file and the directory can replace it.
             if status.st_mode & S_ISVTX == 0 { try requireTrustedOwner(status, directory) }
         }
@@ -75,7 +74,7 @@ struct TrustedFile {
             }
             let next = directory == "/" ? "/\(name)" : "\(directory)/\(name)"
             var status = stat()
-            guard unsafe lstat(next, &status) == 0 else { throw refusal("\(next) cannot be examined.") }
+            guard unsafe lstat(next, &status) == 0 else { throw failure(next) }
             guard status.st_mode & S_IFMT == S_IFLNK else {
                 directory = next
                 continue
@@ -94,7 +93,7 @@ struct TrustedFile {
     /// group-writable, as `/usr/local` is on Debian.
     private func requireProtected(_ directory: String) throws(AuthError) {
         var status = stat()
-        guard unsafe stat(directory, &status) == 0 else { throw refusal("\(directory) cannot be examined.") }
+        guard unsafe stat(directory, &status) == 0 else { throw failure(directory) }
         // The owner of an ancestor of the home directory could also replace the programs that this user's shell runs.
         let isOfHome = "\(Self.home)/".hasPrefix(directory == "/" ? "/" : "\(directory)/")
         guard !checksOwners || isTrusted(status.st_uid) || isOfHome else { throw replaceable(by: directory) }
@@ -126,9 +125,7 @@ struct TrustedFile {
     /// Rejects a file that any user could have created in a directory such as `/tmp`.
     private func requireKnownCreator(_ file: stat) throws(AuthError) {
         var directory = stat()
-        guard unsafe stat(FilePath.directory(of: resolved), &directory) == 0 else {
-            throw refusal("\(path) cannot be examined.")
-        }
+        guard unsafe stat(FilePath.directory(of: resolved), &directory) == 0 else { throw failure(path) }
         guard directory.st_mode & 0o002 == 0 || isOwn(file.st_uid) || file.st_uid == directory.st_uid else {
             throw foreign(path)
         }
@@ -162,6 +159,12 @@ struct TrustedFile {
         refusal(
             "\(DisplayText.sanitized(path)) belongs to another user, who can replace the file, so the \(subject) cannot be trusted. Copy the file to a directory that you own."
         )
+    }
+
+    /// The error after a system call for a path has failed.
+    private func failure(_ path: String) -> AuthError {
+        let reason = unsafe String(cString: strerror(errno))
+        return refusal("\(DisplayText.sanitized(path)) cannot be examined: \(reason).")
     }
 
     private func refusal(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
