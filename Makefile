@@ -351,11 +351,12 @@ capacity: dependencies ## Simulate PROCESSES processes with LOAD_SESSIONS sessio
 	gnuplot Tests/Simulation/capacity.gnuplot
 	Tests/Simulation/capacity.py $(PROCESSES) $(LOAD_SESSIONS)
 
-soak: dependencies ## Kill processes while they sign in, refresh and store, simulate power failures, and check the remaining state; SOAK rounds per test (default: 1000)
+soak: dependencies ## Kill processes while they sign in, refresh and store, simulate power failures and failing system calls, and check the remaining state; SOAK rounds per test (default: 1000)
 	$(call install_missing,xdg-utils desktop-file-utils strace)
 	swift build --product authflow
 	Tests/Soak/crash.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/power_failure.py $(DEBUG)/authflow $(SOAK)
+	Tests/Soak/faults.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/signals.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/bridge_end.py $(DEBUG)/authflow
