@@ -46,10 +46,11 @@ struct ConfigurationWriter {
         }
         // The provider sends the response to a registration only once, so a full disk must be detected before the request.
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
+        // If the directory cannot be synced to disk, the creation fails although the file exists.
+        defer { try? probe.remove() }
         guard try probe.create(with: [UInt8](repeating: UInt8(ascii: " "), count: Self.requiredSpace)) else {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")
         }
-        defer { try? probe.remove() }
         // A file that other users can change would be rejected when it is read.
         _ = try ConfigurationFile.contents(ofFile: probe.path)
         _ = try text(with: [:], as: profile)
