@@ -91,7 +91,8 @@ import Testing
         try withDirectory { directory in
             let file = "\(directory)/file"
             let inFile = "\(file)/store"
-            #expect(try PrivateFile(file).create(with: mark))
+            let isNew = try PrivateFile(file).create(with: mark)
+            #expect(isNew)
             let long = "\(directory)/\(String(repeating: "x", count: 300))"
             expectFailures([
                 ("\(inFile) cannot be created: Not a directory", { try PrivateFile.createDirectory(inFile) }),
