@@ -92,11 +92,6 @@ enum UnfinishedClients {
         let limit = hasPendingResponse ? longestGrace : grace
         return await all.concurrentMap { await $0.drain(within: limit) }.allSatisfy(\.self)
     }
-
-    /// Waits like ``drain()`` after the command has succeeded, and reports a credential that was stored after a warning.
-    static func drainBeforeExit() async {
-        if await drain(), let correction = StorageWarning.correction() { Terminal.printMessage(correction) }
-    }
 }
 
 /// A client whose requests can outlive the command that sent them.

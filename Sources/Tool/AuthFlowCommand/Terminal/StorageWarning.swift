@@ -28,3 +28,10 @@ enum StorageWarning {
         last.withLock { $0.take() }.map { _ in "The credential has now been stored." }
     }
 }
+
+extension UnfinishedClients {
+    /// Waits like ``drain()`` after the command has succeeded, and reports a credential that was stored after a warning.
+    static func drainBeforeExit() async {
+        if await drain(), let correction = StorageWarning.correction() { Terminal.printMessage(correction) }
+    }
+}
