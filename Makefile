@@ -355,8 +355,9 @@ soak: dependencies ## Kill processes while they sign in, refresh and store, simu
 	$(call install_missing,xdg-utils desktop-file-utils strace)
 	swift build --product authflow
 	Tests/Soak/crash.py $(DEBUG)/authflow $(SOAK)
-	Tests/Soak/power_failure.py $(DEBUG)/authflow $(SOAK)
-	Tests/Soak/faults.py $(DEBUG)/authflow $(SOAK)
+	@# authflow prevents other processes of its user, such as strace, from reading its memory.
+	$(SUDO) Tests/Soak/power_failure.py $(DEBUG)/authflow $(SOAK)
+	$(SUDO) Tests/Soak/faults.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/signals.py $(DEBUG)/authflow $(SOAK)
 	Tests/Soak/bridge_end.py $(DEBUG)/authflow

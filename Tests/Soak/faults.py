@@ -3,9 +3,9 @@
 
     faults.py PATH/TO/authflow COUNT
 
-strace injects an error (full disk, I/O error, interrupted call, too many open files) into at most COUNT calls of each command. A command must
-not crash or wait; it reports success only if the new state is stored, or warns that it is not; a failure has a message without a token. All
-files stay private, and the next commands work.
+strace, which requires root, injects an error (full disk, I/O error, interrupted call, too many open files) into at most COUNT calls of each
+command. A command must not crash or wait; it reports success only if the new state is stored, or warns that it is not; a failure has a
+message without a token. All files stay private, and the next commands work.
 """
 
 import json, os, pathlib, random, re, shutil, subprocess, sys, tempfile
@@ -106,8 +106,12 @@ try:
                 if command[0] != "login" and machine.run("login").returncode: fail("the first sign-in fails")
                 machine.save()
                 known = machine.moments(FILE_CALLS + ",socketpair", *command)
+                sockets = [moment for moment in known if moment[0] == "socketpair"]
+                files = [moment for moment in known if moment not in sockets]
+                # The command prevents other processes of its user from reading its memory.
+                if not files: fail("strace shows no paths, because it is not run as root")
                 # Always when the network thread starts: it needs a pair of sockets.
-                chosen = [moment for moment in known if moment[0] == "socketpair"] + random.sample(known, min(count, len(known)))
+                chosen = sockets + random.sample(files, min(count, len(files)))
                 failed = 0
                 for call, number in chosen:
                     machine.restore()

@@ -3,10 +3,10 @@
 
     power_failure.py PATH/TO/authflow TREES
 
-strace records the file operations of each command. After a power failure, POSIX guarantees less than the running system shows: data that
-was not synced may be missing, truncated or zero, and the changes to a directory that was not synced may be lost individually. For each
-moment, the test draws directory trees that may remain (at most TREES for each command), and runs the next commands on each. The store must
-contain the previous state or the new state, the new state if the command has reported success, and accept a sign-in.
+strace, which requires root, records the file operations of each command. After a power failure, POSIX guarantees less than the running system
+shows: data that was not synced may be missing, truncated or zero, and the changes to a directory that was not synced may be lost
+individually. For each moment, the test draws directory trees that may remain (at most TREES for each command), and runs the next commands on
+each. The store must contain the previous state or the new state, the new state if the command has reported success, and accept a sign-in.
 """
 
 import collections, concurrent.futures, json, os, pathlib, random, re, subprocess, sys, tempfile
@@ -212,6 +212,8 @@ class Commands:
             if not disk.apply(call, arguments, result): continue
             moments += 1
             for tree in disk.draw(): states[tuple(sorted(tree.items())), is_reported] = tree
+        # The command prevents other processes of its user from reading its memory.
+        if not moments: fail("strace shows no paths, because it is not run as root")
         simulated = disk.top.shown()
         wrong = sorted(path for path in shown.keys() | simulated.keys() if shown.get(path, 0) != simulated.get(path, 0))
         if wrong: fail(f"{name}: the recorded operations do not explain the files", *wrong)
