@@ -15,15 +15,15 @@ package struct PrivateFile {
 
     /// Creates a directory and its parents with mode 0700, durably, and rejects a directory that other users can write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
-        let new = missingDirectories(of: directory)
+        // With a trailing slash, lstat(2) follows a symbolic link, and finds nothing if its target does not exist.
+        var name = directory
+        while name.count > 1, name.hasSuffix("/") { name.removeLast() }
+        let new = missingDirectories(of: name)
         for path in new.reversed() { try PrivateFile(path).makeDirectory() }
         // A user may create files in a directory without being able to read it. Such a directory cannot be synced.
         for path in new { try PrivateFile(path).syncDirectory(ifReadable: true) }
         var status = stat()
-        // With a trailing slash, lstat(2) follows a symbolic link.
-        var name = Substring(directory)
-        while name.count > 1, name.hasSuffix("/") { name.removeLast() }
-        guard unsafe lstat(String(name), &status) == 0 else {
+        guard unsafe lstat(name, &status) == 0 else {
             throw PrivateFile(directory).failure("cannot be examined")
         }
         guard status.st_mode & S_IFMT != S_IFLNK else {

@@ -97,6 +97,7 @@ import Testing
             expectFailures([
                 ("\(inFile) cannot be created: Not a directory", { try PrivateFile.createDirectory(inFile) }),
                 ("\(file) cannot be created: a file has this name", { try PrivateFile.createDirectory(file) }),
+                ("\(file)/ cannot be created: a file has this name", { try PrivateFile.createDirectory("\(file)/") }),
                 ("cannot be created: File name too long", { try PrivateFile.createDirectory(long) }),
             ])
         }
@@ -106,7 +107,11 @@ import Testing
         try withDirectory { directory in
             let link = "\(directory)/link"
             try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: directory)
-            expectFailures([("is a symbolic link", { try PrivateFile.createDirectory(link) })])
+            let dangling = "\(directory)/dangling"
+            try FileManager.default.createSymbolicLink(atPath: dangling, withDestinationPath: "\(directory)/missing")
+            for path in [link, "\(link)/", dangling, "\(dangling)/"] {
+                expectFailures([("\(path) is a symbolic link", { try PrivateFile.createDirectory(path) })])
+            }
         }
     }
 
