@@ -74,10 +74,9 @@ class Machine:
             if self.concerns(line): found.add((parts[2], numbers[parts.groups()]))
         return sorted(found)
 
-    def check(self, call, number, error, command):
-        """Runs a command in which one call fails."""
+    def check(self, call, number, error, command, before):
+        """Runs a command in which one call fails, and which changes the given access token."""
         name = f"{' '.join(command)}, {call} {number} fails with {error}"
-        before = self.token()
         result, lines = self.trace(call, *command, inject=f"{call}:error={error}:when={number}")
         hits = [line for line in lines if "(INJECTED)" in line]
         if not all(self.concerns(line) for line in hits): return False
@@ -104,6 +103,8 @@ try:
             machine = Machine(pathlib.Path(work, "root"), issuer, store)
             for command in [["login"], ["token", "--refresh"], ["logout", "--local"]]:
                 if command[0] != "login" and machine.run("login").returncode: fail("the first sign-in fails")
+                # `authflow token` would create the directory, which the first sign-in must create.
+                before = "" if command[0] == "login" else machine.token()
                 machine.save()
                 known = machine.moments(FILE_CALLS + ",socketpair", *command)
                 sockets = [moment for moment in known if moment[0] == "socketpair"]
@@ -115,7 +116,7 @@ try:
                 failed = 0
                 for call, number in chosen:
                     machine.restore()
-                    failed += machine.check(call, number, "EMFILE" if call == "socketpair" else random.choice(ERRORS), command)
+                    failed += machine.check(call, number, "EMFILE" if call == "socketpair" else random.choice(ERRORS), command, before)
                 machine.restore()
                 print(f"{store['name'] + ': ' + ' '.join(command):36} {failed:4} of {len(known):4} calls failed")
 finally:
