@@ -27,7 +27,8 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord]
 
-    /// Creates a record without bytes unless it already exists, for events that must happen only once.
+    /// Creates a record without bytes unless it already exists, for events that must happen only once. ``touch(_:)`` finds it, and a write under a
+    /// lease replaces its lifetime.
     /// - Parameters:
     ///   - key: The key.
     ///   - lifetime: The lifetime of the record.

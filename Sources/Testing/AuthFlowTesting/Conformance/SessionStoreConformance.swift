@@ -26,6 +26,7 @@ public struct SessionStoreConformance: Sendable {
         try await findsRecordsByTag()
         try await removesRecordsUnderALease()
         try await claimsOnce()
+        try await treatsClaimsAsRecords()
         try await removesExpiredRecords()
         try await listsKeys()
     }
@@ -235,6 +236,26 @@ public struct SessionStoreConformance: Sendable {
         )
         try await wait(.milliseconds(550))
         try require(try await store.claim(key, for: .milliseconds(100)), "A claim must expire.")
+        _ = try await store.remove([key])
+    }
+
+    /// A sign-out is recorded by a claim, extended by a write, and looked up with `touch`.
+    private func treatsClaimsAsRecords() async throws {
+        let (key, store) = (key("extended claim"), store)
+        let start = ContinuousClock.now
+        _ = try await store.claim(key, for: .milliseconds(500))
+        let isFound = try await store.touch(key)
+        try require(
+            isFound || Self.hasPassed(.milliseconds(500), since: start),
+            "Touching a claimed record must succeed, although it has no bytes."
+        )
+        try await write([1], RecordAttributes(lifetime: .milliseconds(1500)), for: key)
+        try await wait(.milliseconds(550))
+        let isNew = try await store.claim(key, for: .milliseconds(100))
+        try require(
+            !isNew || Self.hasPassed(.milliseconds(1500), since: start),
+            "A write must replace the lifetime of a claimed record."
+        )
         _ = try await store.remove([key])
     }
 
