@@ -160,6 +160,25 @@ import Testing
         #expect(requests.withLock { $0 } == 2)
     }
 
+    /// Concurrent requests may fail in different ways, for example with 503 and with a timeout.
+    @Test(.timeLimit(.minutes(1))) func aLaterFailureDoesNotShortenThePause() async throws {
+        let (cache, time, gate) = (IntrospectionCache(limit: 1000), Clock(), Gate())
+        @Sendable func ask(_ token: String, _ delay: Duration?, waits: Bool = false) async throws -> JSON {
+            try await cache.claims(TokenDigest(Secret(token)), Self.time, isVerified: false, now: { time.now }) {
+                if waits { await gate.wait() }
+                throw AuthError(.temporarilyUnavailable, "Busy.", retryAfter: delay)
+            }
+        }
+        let slow = Task { try await ask("slow", nil, waits: true) }
+        while gate.count == 0 { await Task.yield() }
+        await expectError(.temporarilyUnavailable) { _ = try await ask("fast", .seconds(20)) }
+        gate.open()
+        await expectError(.temporarilyUnavailable) { _ = try await slow.value }
+        time.advance(5)
+        let error = await #expect(throws: AuthError.self) { try await ask("next", nil) }
+        #expect(error?.retryAfter == .seconds(15))
+    }
+
     @Test func aFailureForAForgedTokenDoesNotPauseRequestsForKnownTokens() async throws {
         let cache = IntrospectionCache(limit: 1000)
         let time = Clock()

@@ -106,9 +106,13 @@ final class IntrospectionCache: Sendable {
                 } catch let error as AuthError where error.isTransient {
                     let length = min(max(error.retryAfter?.seconds ?? 0, Self.pause.shortest), Self.pause.longest)
                     let time = now()
-                    let pause = Pause(from: time, until: time + length, error: error)
-                    self.state.withLock { state in
-                        if isKnown { state.pause = pause } else { state.unknownPause = pause }
+                    let new = Pause(from: time, until: time + length, error: error)
+                    let pause = self.state.withLock { state in
+                        let current = isKnown ? state.pause : state.unknownPause
+                        // Another request may have received a longer delay in the meantime.
+                        if let current, current.contains(time), current.until > new.until { return current }
+                        if isKnown { state.pause = new } else { state.unknownPause = new }
+                        return new
                     }
                     throw pause.error(at: time)
                 } catch let error as AuthError where error.code == .providerRejected {
