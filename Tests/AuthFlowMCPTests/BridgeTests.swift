@@ -297,12 +297,7 @@ import Glibc
         }
         let (bridge, lines) = try Self.bridge(to: server)
         var answers = lines.makeAsyncIterator()
-        bridge.receive(Self.initialize)
-        _ = await answers.next()
-        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
-        for await _ in arrivals { break }
-        bridge.receive(Self.initialize)
-        _ = await answers.next()
+        await Self.beginTwoSessions(of: bridge, answers: &answers, afterRequestIn: arrivals)
         release.finish()
         let answer = try JSON(parsing: await answers.next() ?? [])
         #expect(answer["id"] == 1 && answer["result"] != nil)
@@ -348,12 +343,7 @@ import Glibc
         }
         let (bridge, lines) = try Self.bridge(to: server)
         var answers = lines.makeAsyncIterator()
-        bridge.receive(Self.initialize)
-        _ = await answers.next()
-        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
-        for await _ in arrivals { break }
-        bridge.receive(Self.initialize)
-        _ = await answers.next()
+        await Self.beginTwoSessions(of: bridge, answers: &answers, afterRequestIn: arrivals)
         bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
         for await _ in cancellations { break }
         let answer = try JSON(parsing: await answers.next() ?? [])
@@ -1788,6 +1778,20 @@ import Glibc
         let (lines, line) = AsyncStream.makeStream(of: [UInt8].self)
         let bridge = MCPBridge(client: try client(server), transport: server, clock: StoppedClock()) { line.yield($0) }
         return (bridge, lines)
+    }
+
+    /// Begins a session, sends a request in it, and, when the request has arrived, begins another session.
+    private nonisolated(nonsending) static func beginTwoSessions(
+        of bridge: MCPBridge,
+        answers: inout AsyncStream<[UInt8]>.Iterator,
+        afterRequestIn arrivals: AsyncStream<Void>
+    ) async {
+        bridge.receive(initialize)
+        _ = await answers.next(isolation: #isolation)
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in arrivals { break }
+        bridge.receive(initialize)
+        _ = await answers.next(isolation: #isolation)
     }
 
     private static let notFound = TransportResponse(head: HTTPResponse(status: .notFound))

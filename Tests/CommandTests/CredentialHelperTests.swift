@@ -639,14 +639,7 @@ import Testing
         _ isRefreshed: Bool
     ) async throws {
         try await signedIn(["scopes": scopes, "helpers": #"{"kubernetes": {}}"#]) { emulator, tool in
-            // Issued some minutes ago, because a short-lived token would count as fresh.
-            emulator.fault = .idToken(
-                .claims { claims in
-                    let time = claims["iat"]?.integer ?? 0
-                    claims["iat"] = .integer(time - 500)
-                    claims["exp"] = .integer(time + secondsLeft)
-                }
-            )
+            emulator.fault = Self.idToken(expiringIn: secondsLeft)
             let login = try await tool(["login"], "", [:])
             try #require(login.status == 0, "\(login.standardError)")
             emulator.fault = nil
@@ -663,14 +656,7 @@ import Testing
     @Test func anIDTokenThatIsAboutToExpireIsUsedDuringAnOutage() async throws {
         let scopes = #"["openid", "offline_access"]"#
         try await signedIn(["scopes": scopes, "helpers": #"{"kubernetes": {}}"#]) { emulator, tool in
-            // Issued some minutes ago, because a short-lived token would count as fresh.
-            emulator.fault = .idToken(
-                .claims { claims in
-                    let time = claims["iat"]?.integer ?? 0
-                    claims["iat"] = .integer(time - 500)
-                    claims["exp"] = .integer(time + 50)
-                }
-            )
+            emulator.fault = Self.idToken(expiringIn: 50)
             let login = try await tool(["login"], "", [:])
             try #require(login.status == 0, "\(login.standardError)")
             emulator.customResponse = { exchange in
@@ -692,14 +678,7 @@ import Testing
                 "store": #"{"name": "file", "directory": "\#(folder)/tokens"}"#,
             ]
             try await signedIn(changes) { emulator, tool in
-                // Issued some minutes ago, because a short-lived token would count as fresh.
-                emulator.fault = .idToken(
-                    .claims { claims in
-                        let time = claims["iat"]?.integer ?? 0
-                        claims["iat"] = .integer(time - 500)
-                        claims["exp"] = .integer(time + 50)
-                    }
-                )
+                emulator.fault = Self.idToken(expiringIn: 50)
                 let login = try await tool(["login"], "", [:])
                 try #require(login.status == 0, "\(login.standardError)")
                 try Self.share("\(folder)/tokens")
@@ -718,13 +697,7 @@ import Testing
                 "store": #"{"name": "file", "directory": "\#(folder)/tokens"}"#,
             ]
             try await signedIn(changes) { emulator, tool in
-                emulator.fault = .idToken(
-                    .claims { claims in
-                        let time = claims["iat"]?.integer ?? 0
-                        claims["iat"] = .integer(time - 500)
-                        claims["exp"] = .integer(time + 50)
-                    }
-                )
+                emulator.fault = Self.idToken(expiringIn: 50)
                 let login = try await tool(["login"], "", [:])
                 try #require(login.status == 0, "\(login.standardError)")
                 try Self.backdateSignIn(in: "\(folder)/tokens")
@@ -745,6 +718,17 @@ import Testing
                 #expect(emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" } == 1)
             }
         }
+    }
+
+    /// An ID Token with the given remaining lifetime in seconds, issued some minutes ago, because a short-lived token would count as fresh.
+    private static func idToken(expiringIn secondsLeft: Int64) -> EmulatorFault {
+        .idToken(
+            .claims { claims in
+                let time = claims["iat"]?.integer ?? 0
+                claims["iat"] = .integer(time - 500)
+                claims["exp"] = .integer(time + secondsLeft)
+            }
+        )
     }
 
     /// Changes the stored times as if the sign-in had taken place a minute ago.

@@ -9,7 +9,9 @@ between the provider's response and its storage ends the session, which no clien
 this, with status 4.
 """
 
-import json, os, pathlib, random, signal, subprocess, sys, tempfile, time
+import json, pathlib, random, signal, subprocess, sys, tempfile, time
+
+import soak_user
 
 tool, count = sys.argv[1], int(sys.argv[2])
 
@@ -34,17 +36,9 @@ def whole(folder):
 def soak(leeway):
     random.seed(20261121)
     with tempfile.TemporaryDirectory() as work:
-        provider = subprocess.Popen([tool, "dev-idp", "--refresh-leeway", str(leeway)], stdout=subprocess.PIPE,
-                                    stderr=subprocess.DEVNULL, text=True)
-        try:
-            issuer = provider.stdout.readline().strip()
-            config = pathlib.Path(work, "authflow.json")
-            config.write_text(json.dumps({"profiles": {"soak": {
-                "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"],
-                "store": {"name": "file", "directory": "store"},
-                "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
-            }}}))
-            environment = dict(os.environ, PASSWORD="wonderland")
+        with soak_user.provider(tool, leeway) as issuer:
+            config = soak_user.configure(work, issuer, {"name": "file", "directory": "store"})
+            environment = soak_user.environment(work)
             at = ["--config", str(config)]
             if run("login", *at, env=environment).returncode: fail("the first login failed")
             refresh = ["token", "--refresh", *at]
@@ -77,9 +71,6 @@ def soak(leeway):
             print(f"leeway {leeway:2} s: {count} runs, {killed} killed before their end, sessions ended {ended}, "
                   f"files left behind {len(left)}")
             if leeway and ended: fail("with leeway, every session must continue")
-        finally:
-            provider.terminate()
-            provider.wait()
 
 
 soak(60)

@@ -8,7 +8,9 @@ command. A command must not crash or wait; it reports success only if the new st
 message without a token. All files stay private, and the next commands work.
 """
 
-import json, os, pathlib, random, re, shutil, subprocess, sys, tempfile
+import os, pathlib, random, re, shutil, subprocess, sys, tempfile
+
+import soak_user
 
 tool, count = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 FILE_CALLS = "openat,write,read,lseek,ftruncate,fsync,fchmod,chmod,flock,fstat,newfstatat,rename,link,unlink,mkdir,pwrite64,pread64,utimensat"
@@ -26,18 +28,12 @@ class Machine:
     def __init__(self, root, issuer, store):
         self.root, self.saved = root, root.with_name("saved")
         (root / "home").mkdir(parents=True)
-        self.config = root.with_name("authflow.json")
-        self.config.write_text(json.dumps({"profiles": {"soak": {
-            "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"], "store": store,
-            "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
-        }}}))
+        self.config = soak_user.configure(root.parent, issuer, store)
 
     def run(self, *arguments, prefix=()):
-        environment = dict(os.environ, PASSWORD="wonderland", HOME=f"{self.root}/home")
-        for name in [name for name in environment if name.startswith("XDG_")]: del environment[name]
         try:
             return subprocess.run([*prefix, tool, *arguments, "--config", str(self.config)], capture_output=True, text=True,
-                                  timeout=LONGEST, env=environment, cwd=self.root)
+                                  timeout=LONGEST, env=soak_user.environment(self.root / "home"), cwd=self.root)
         except subprocess.TimeoutExpired: fail(f"{' '.join([*prefix, *arguments])} takes longer than {LONGEST} s")
 
     def token(self):
@@ -95,12 +91,10 @@ class Machine:
 
 
 random.seed(20261201)
-provider = subprocess.Popen([tool, "dev-idp", "--refresh-leeway", "86400"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-try:
-    issuer = provider.stdout.readline().strip()
-    for store in [{"name": "file"}, {"name": "encrypted-file", "key_file": "root/home/keys/key"}, {"name": "sqlite"}]:
+with soak_user.provider(tool, 86400) as issuer:
+    for store in [{"name": "file"}, {"name": "encrypted-file", "key_file": "disk/home/keys/key"}, {"name": "sqlite"}]:
         with tempfile.TemporaryDirectory() as work:
-            machine = Machine(pathlib.Path(work, "root"), issuer, store)
+            machine = Machine(pathlib.Path(work, "disk"), issuer, store)
             for command in [["login"], ["token", "--refresh"], ["logout", "--local"]]:
                 if command[0] != "login" and machine.run("login").returncode: fail("the first sign-in fails")
                 # `authflow token` would create the directory, which the first sign-in must create.
@@ -119,6 +113,3 @@ try:
                     failed += machine.check(call, number, "EMFILE" if call == "socketpair" else random.choice(ERRORS), command, before)
                 machine.restore()
                 print(f"{store['name'] + ': ' + ' '.join(command):36} {failed:4} of {len(known):4} calls failed")
-finally:
-    provider.terminate()
-    provider.wait()

@@ -9,7 +9,9 @@ individually. For each moment, the test draws directory trees that may remain (a
 each. The store must contain the previous state or the new state, the new state if the command has reported success, and accept a sign-in.
 """
 
-import collections, concurrent.futures, json, os, pathlib, random, re, subprocess, sys, tempfile
+import collections, concurrent.futures, os, pathlib, random, re, subprocess, sys, tempfile
+
+import soak_user
 
 tool, limit = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 CALLS = "openat,write,pwrite64,lseek,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,mkdirat"
@@ -169,10 +171,8 @@ class Commands:
     def __init__(self, parent): self.parent = parent
 
     def run(self, root, *arguments, prefix=()):
-        environment = dict(os.environ, PASSWORD="wonderland", HOME=f"{root}/home")
-        for name in [name for name in environment if name.startswith("XDG_")]: del environment[name]
         return subprocess.run([*prefix, tool, *arguments, "--config", f"{root}/authflow.json"], capture_output=True, text=True, timeout=60,
-                              env=environment, cwd=root)
+                              env=soak_user.environment(root / "home"), cwd=root)
 
     def token(self, root):
         """The stored access token; None if no user is signed in."""
@@ -205,10 +205,12 @@ class Commands:
         prefix = ["strace", "-f", "-y", "-xx", "-s", "10000000", "-e", f"trace={CALLS}", "-o", str(trace)]
         result = self.run(root, *arguments, prefix=prefix)
         if result.returncode: fail(f"{name} fails", result.stderr)
+        # `authflow logout` reports to standard error.
+        output = "1" if result.stdout else "2"
         shown = read(root).shown()
         after, states, moments, is_reported = self.token(root), {}, 0, False
         for call, arguments, result in recorded_calls(trace.read_text()):
-            is_reported = is_reported or call == "write" and arguments[0] == "1"
+            is_reported = is_reported or call == "write" and arguments[0] == output
             if not disk.apply(call, arguments, result): continue
             moments += 1
             for tree in disk.draw(): states[tuple(sorted(tree.items())), is_reported] = tree
@@ -232,21 +234,12 @@ def tree_of(root): return [str(path.relative_to(root)) for path in pathlib.Path(
 
 
 random.seed(20261130)
-with tempfile.TemporaryDirectory() as work:
-    provider = subprocess.Popen([tool, "dev-idp", "--refresh-leeway", "60"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        issuer = provider.stdout.readline().strip()
-        for store in [{"name": "file"}, {"name": "encrypted-file", "key_file": "home/keys/key"}]:
-            parent = pathlib.Path(work, store["name"])
-            root = parent / "root"
-            (root / "home").mkdir(parents=True)
-            (root / "authflow.json").write_text(json.dumps({"profiles": {"soak": {
-                "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"], "store": store,
-                "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
-            }}}))
-            commands, token = Commands(parent), None
-            for command in [["login"], ["token", "--refresh"], ["login"], ["logout", "--local"]]:
-                token = commands.simulate(root, f"{store['name']}: {' '.join(command)}", token, *command)
-    finally:
-        provider.terminate()
-        provider.wait()
+with tempfile.TemporaryDirectory() as work, soak_user.provider(tool, 60) as issuer:
+    for store in [{"name": "file"}, {"name": "encrypted-file", "key_file": "home/keys/key"}]:
+        parent = pathlib.Path(work, store["name"])
+        disk = parent / "disk"
+        (disk / "home").mkdir(parents=True)
+        soak_user.configure(disk, issuer, store)
+        commands, token = Commands(parent), None
+        for command in [["login"], ["token", "--refresh"], ["login"], ["logout", "--local"]]:
+            token = commands.simulate(disk, f"{store['name']}: {' '.join(command)}", token, *command)

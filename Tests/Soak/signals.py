@@ -8,7 +8,9 @@ accepts a refresh token only once, and ends the session if it is reused. Every r
 session. No session may end.
 """
 
-import json, os, pathlib, random, signal, subprocess, sys, tempfile, threading, time
+import os, pathlib, random, signal, subprocess, sys, tempfile, threading, time
+
+import soak_user
 
 tool, count = os.path.realpath(sys.argv[1]), int(sys.argv[2])
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
@@ -24,15 +26,9 @@ class Session:
     """A signed-in user with a separate directory."""
 
     def __init__(self, folder, issuer, store):
-        config = pathlib.Path(folder, "authflow.json")
-        config.write_text(json.dumps({"profiles": {"soak": {
-            "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"],
-            "store": STORES[store],
-            "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
-        }}}))
-        self.at = ["--config", str(config)]
+        self.at = ["--config", str(soak_user.configure(folder, issuer, STORES[store]))]
         self.refresh = [tool, "token", "--refresh", *self.at]
-        self.environment = dict(os.environ, PASSWORD="wonderland", HOME=str(folder))
+        self.environment = soak_user.environment(folder)
         self.store = store
         self.run([tool, "login", *self.at])
         start = time.monotonic()
@@ -73,12 +69,10 @@ def work(index, folder, issuer, results):
         results.append(error)
 
 
-with tempfile.TemporaryDirectory() as folder:
-    provider = subprocess.Popen([tool, "dev-idp", "--refresh-leeway", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+with tempfile.TemporaryDirectory() as folder, soak_user.provider(tool, 0) as issuer:
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 2)]
     try:
-        issuer, results = provider.stdout.readline().strip(), []
-        workers = []
+        workers, results = [], []
         for index in range(WORKERS):
             own = pathlib.Path(folder, str(index))
             own.mkdir()
@@ -86,7 +80,7 @@ with tempfile.TemporaryDirectory() as folder:
         for worker in workers: worker.start()
         for worker in workers: worker.join()
     finally:
-        for process in [provider, *busy]:
+        for process in busy:
             process.terminate()
             process.wait()
 
